@@ -1,0 +1,53 @@
+# Every target works on a machine that has Go, make and the Go module proxy;
+# race (and so check) also needs a C compiler.
+GO        ?= go
+VERSION   := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+BENCHSTAT := $(GO) run golang.org/x/perf/cmd/benchstat@v0.0.0-20250813145418-2f7363a06fe1
+FUZZTIME  ?= 5s
+ADDR      ?= 127.0.0.1:30000
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test race fuzz chaos bench bench-smoke lint fmt tidy-check check
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+build: ## build bin/loadstar
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/loadstar ./cmd/loadstar
+
+run: build ## start the router on two simulated workers in the same process
+	./bin/loadstar demo --listen $(ADDR)
+
+test: ## all tests, shuffled; needs no C compiler
+	CGO_ENABLED=0 $(GO) test -shuffle=on ./...
+
+race: ## all tests under the race detector
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 ./...
+
+fuzz: ## a short run of every fuzz target
+	@set -e; $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | while read p; do \
+		$(GO) test $$p -list '^Fuzz' | grep '^Fuzz' | while read f; do \
+			echo "fuzz $$p $$f"; $(GO) test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) || exit 1; \
+		done || exit 1; \
+	done
+
+bench: ## microbenchmarks, five runs, summarised
+	@mkdir -p bin
+	$(GO) test ./... -run '^$$' -bench . -benchmem -count 5 -benchtime 200ms | tee bin/bench.txt
+	$(BENCHSTAT) bin/bench.txt
+
+bench-smoke: ## run each benchmark once, to keep them compiling and honest
+	$(GO) test ./... -run '^$$' -bench . -benchtime 1x
+
+lint: ## static checks, architecture rules included
+	$(GO) vet ./...
+	$(LINT) run ./...
+
+fmt: ## format in place
+	$(LINT) fmt
+
+tidy-check: ## fail if go.mod or go.sum is not tidy
+	$(GO) mod tidy -diff
+
+check: tidy-check lint test race fuzz bench-smoke build ## what must pass before a merge
