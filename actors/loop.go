@@ -1,0 +1,105 @@
+package actors
+
+// inboxSize is how many messages may wait. A full inbox makes callers wait,
+// which is the back-pressure: each of them holds a client connection open.
+const inboxSize = 1024
+
+// loop owns s. It has one inbox and no select: whatever must happen in order
+// arrives in order.
+func (r *Registry) loop(s *state) {
+	for !s.halted {
+		m := <-r.inbox
+		switch m.kind {
+		case kindAcquire:
+			s.acquire(m.request)
+			m.request.reply <- struct{}{}
+		case kindReturn:
+			s.giveBack(m.ticket, m.cause, m.now)
+		case kindFirstByte:
+			s.firstByte(m.ticket)
+		case kindControl:
+			m.control.apply(s)
+		}
+	}
+	// First close, then sweep: see ask.
+	close(r.done)
+	for {
+		select {
+		case m := <-r.inbox:
+			if m.kind == kindAcquire {
+				m.request.grant = grant{err: ErrStopped}
+				m.request.reply <- struct{}{}
+			}
+		default:
+			return
+		}
+	}
+}
+
+// send delivers m, waiting for room. It reports false if the loop has ended.
+//
+// The first select is a plain try-send. A select that also names done locks
+// done, on every call and from every core, and costs a third to two thirds more.
+func (r *Registry) send(m message) bool {
+	select {
+	case r.inbox <- m:
+		return true
+	default:
+	}
+	select {
+	case r.inbox <- m:
+		return true
+	case <-r.done:
+		return false
+	}
+}
+
+// trySend delivers m if there is room.
+func (r *Registry) trySend(m message) bool {
+	select {
+	case r.inbox <- m:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait waits for the answer to q, which is on its way to the loop.
+//
+// A receive from an open channel that does not block takes no lock, so looking
+// at done is nearly free. Once is enough: the loop closes done before it sweeps
+// the inbox, so a message sent while done was open is answered.
+func (r *Registry) wait(q *Request) grant {
+	select {
+	case <-r.done:
+		select {
+		case <-q.reply:
+			return q.grant
+		default:
+			q.reply = nil // an answer may yet land in it, so it is not used again
+			return grant{err: ErrStopped}
+		}
+	default:
+	}
+	<-q.reply
+	return q.grant
+}
+
+// ask sends a control message and waits for its reply.
+func ask[T any](r *Registry, m control, reply <-chan T) (T, bool) {
+	var none T
+	if !r.send(message{kind: kindControl, control: m}) {
+		return none, false
+	}
+	select {
+	case v := <-reply:
+		return v, true
+	case <-r.done:
+		select {
+		case v := <-reply:
+			return v, true
+		default:
+			return none, false
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package actors
+
+import "loadstar/prefixtree"
+
+// kind says which fields of a message are meaningful.
+type kind uint8
+
+const (
+	kindAcquire kind = iota
+	kindReturn
+	kindFirstByte
+	kindControl
+)
+
+// message is all a Registry understands. The kinds that run per request are
+// plain fields, so sending one allocates nothing; the rest hide behind control.
+type message struct {
+	kind    kind
+	cause   Cause    // kindReturn
+	now     int64    // kindReturn: monotonic nanoseconds
+	ticket  ticket   // kindReturn, kindFirstByte
+	request *Request // kindAcquire; lent until its reply is sent
+	control control  // kindControl
+}
+
+// A control is a rare message. It runs on the loop's goroutine.
+type control interface{ apply(s *state) }
+
+// ticket names one live lease. The loop bumps gen when the lease ends, so a
+// ticket works once, however many copies of it there are. The zero ticket
+// names none, for gen starts at 1.
+type ticket struct {
+	gen  uint64
+	slot uint32
+}
+
+// grant answers kindAcquire. It lies in the Request, which the loop may write
+// until it has sent the reply.
+type grant struct {
+	ticket   ticket
+	worker   WorkerID
+	url      string
+	rank     int
+	handle   any
+	decision Decision
+	err      error
+}
+
+type addWorkers struct {
+	specs []Spec
+	reply chan<- addReply
+}
+
+type addReply struct {
+	ids []WorkerID
+	err error
+}
+
+func (m addWorkers) apply(s *state) {
+	ids, err := s.add(m.specs)
+	m.reply <- addReply{ids, err}
+}
+
+type removeWorkers struct {
+	url   string
+	reply chan<- removeReply
+}
+
+type removeReply struct {
+	removed []Removed
+	err     error
+}
+
+func (m removeWorkers) apply(s *state) {
+	removed, err := s.remove(m.url)
+	m.reply <- removeReply{removed, err}
+}
+
+// healthReport is the result of one check of everything at one base URL.
+type healthReport struct {
+	base   string
+	reason string // empty: the check went well
+	reply  chan<- bool
+}
+
+func (m healthReport) apply(s *state) { m.reply <- s.reportHealth(m.base, m.reason) }
+
+type snapshotRequest struct {
+	now   int64
+	reply chan<- Snapshot
+}
+
+func (m snapshotRequest) apply(s *state) { m.reply <- s.snapshot(m.now) }
+
+type leasesRequest struct {
+	now   int64
+	reply chan<- []LeaseView
+}
+
+func (m leasesRequest) apply(s *state) { m.reply <- s.leases(m.now) }
+
+type finishSession struct {
+	session []byte
+	reply   chan<- bool
+}
+
+func (m finishSession) apply(s *state) { m.reply <- s.finishSession(m.session) }
+
+// drain refuses new leases from here on and closes idle once none is live.
+type drain struct{ idle chan<- struct{} }
+
+func (m drain) apply(s *state) {
+	s.draining = append(s.draining, m.idle)
+	s.noteIdle()
+}
+
+// halt ends the loop, whatever is live.
+type halt struct{ left chan<- int }
+
+func (m halt) apply(s *state) {
+	s.halted = true
+	m.left <- s.live
+}
+
+// Request is what a handler asks the registry for. Its owner may reuse it once
+// Acquire has returned, and keeps its slices unchanged until then.
+type Request struct {
+	Role    Role
+	Model   []byte     // model asked for; empty when unknown
+	Key     []uint64   // chained block hashes of the prompt
+	Head    uint64     // hash of the prompt's first blocks; ties are broken with it
+	Session []byte     // session key; empty when there is none
+	Now     int64      // monotonic nanoseconds
+	Exclude []WorkerID // workers that failed this request; taken only when no other may serve it
+
+	hits  []prefixtree.Hit // filled by the tree
+	grant grant
+	reply chan struct{} // capacity one; answered exactly once per Acquire
+}

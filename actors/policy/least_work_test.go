@@ -1,0 +1,138 @@
+package policy
+
+import (
+	"math"
+	"testing"
+)
+
+func TestLeastWork(t *testing.T) {
+	type worker struct {
+		load, pending, match int
+		cost                 float64
+	}
+	tests := []struct {
+		name    string
+		blocks  int
+		workers []worker
+		change  func(*Options)
+		want    []int
+		reason  Reason
+	}{
+		{name: "longest prefix", blocks: 10, workers: []worker{{0, 0, 4, 1}, {0, 0, 8, 1}, {0, 0, 0, 1}}, want: []int{1}, reason: PrefixHit},
+		{name: "nothing known, least pending", blocks: 10, workers: []worker{{0, 3, 0, 1}, {0, 1, 0, 1}, {0, 2, 0, 1}}, want: []int{1}, reason: PrefixMiss},
+		{name: "nothing known, least load", blocks: 10, workers: []worker{{3, 0, 0, 1}, {2, 0, 0, 1}, {1, 0, 0, 1}}, want: []int{2}, reason: PrefixMiss},
+		{name: "a queue longer than the prefix saves", blocks: 10, workers: []worker{{0, 30, 10, 1}, {0, 0, 0, 1}}, want: []int{1}, reason: Backlog},
+		{name: "a queue shorter than the prefix saves", blocks: 10, workers: []worker{{0, 5, 10, 1}, {0, 0, 0, 1}}, want: []int{0}, reason: PrefixHit},
+		{name: "a running request is worth a block", blocks: 10, workers: []worker{{11, 0, 10, 1}, {0, 0, 0, 1}}, want: []int{1}, reason: Backlog},
+		{name: "equal work is a tie", blocks: 10, workers: []worker{{10, 0, 10, 1}, {0, 0, 0, 1}, {0, 0, 0, 1}}, want: []int{0, 1, 2}, reason: 0},
+		{
+			name: "a running request is worth ten blocks", blocks: 10, workers: []worker{{2, 0, 10, 1}, {0, 0, 0, 1}}, want: []int{1}, reason: Backlog,
+			change: func(o *Options) { o.LoadBlocks = 10 },
+		},
+		{name: "a dear worker is used when the others are busy", blocks: 10, workers: []worker{{0, 20, 0, 1}, {0, 0, 0, 2}}, want: []int{1}, reason: PrefixMiss},
+		{name: "a dear worker is left alone when they are not", blocks: 10, workers: []worker{{0, 5, 0, 1}, {0, 0, 0, 2}}, want: []int{0}, reason: PrefixMiss},
+		{name: "no work at all goes to the cheapest", blocks: 0, workers: []worker{{0, 0, 0, 2}, {0, 0, 0, .5}, {0, 0, 0, 1}}, want: []int{1}, reason: PrefixMiss},
+		{name: "no price means 1", blocks: 10, workers: []worker{{0, 0, 0, 0}, {0, 0, 0, 1}, {0, 0, 0, math.NaN()}, {0, 0, 0, -3}}, want: []int{0, 1, 2, 3}, reason: PrefixMiss},
+		{name: "no key, least load", blocks: 0, workers: []worker{{1, 0, 0, 1}, {0, 0, 0, 1}}, want: []int{1}, reason: PrefixMiss},
+		{name: "one worker", blocks: 10, workers: []worker{{9, 900, 0, 1}}, want: []int{0}, reason: PrefixMiss},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o := DefaultOptions()
+			if tt.change != nil {
+				tt.change(&o)
+			}
+			c := fleet(len(tt.workers))
+			for i, w := range tt.workers {
+				c[i].Load, c[i].Pending, c[i].Match, c[i].Cost = w.load, w.pending, w.match, w.cost
+			}
+			chosen := map[int]bool{}
+			for key := range uint64(64) {
+				// A policy of its own for each key: no backlog builds up.
+				got := build(t, "least_work", o, c).Choose(&Request{Key: key, Blocks: tt.blocks}, c)
+				chosen[got.Index] = true
+				if tt.reason != 0 && got.Reason != tt.reason {
+					t.Fatalf("key %d: reason %v, want %v", key, got.Reason, tt.reason)
+				}
+			}
+			for _, i := range tt.want {
+				if !chosen[i] {
+					t.Errorf("worker %d was never chosen; chosen %v, want %v", i, chosen, tt.want)
+				}
+			}
+			if len(chosen) != len(tt.want) {
+				t.Errorf("chosen %v, want %v", chosen, tt.want)
+			}
+		})
+	}
+}
+
+// The same queue difference is worth a miss when the fleet is idle and not worth
+// it under backlog: the price of a miss is what least_work adapts.
+func TestLeastWorkStaysUnderBacklog(t *testing.T) {
+	c := fleet(2)
+	p := build(t, "least_work", DefaultOptions(), c)
+	req := Request{Key: 1, Blocks: 10}
+	state := func(first, second int) []Candidate {
+		c[0].Pending, c[0].Match = first, 10
+		c[1].Pending = second
+		return c
+	}
+	if got := p.Choose(&req, state(30, 0)); got.Index != 1 || got.Reason != Backlog {
+		t.Errorf("idle fleet: %+v, want worker 1 by backlog", got)
+	}
+	for range 400 {
+		p.Choose(&req, state(100, 100))
+	}
+	// The mean backlog is near 100 blocks, so λ is at its ceiling of 8 and a miss
+	// of 10 blocks costs 90.
+	if got := p.Choose(&req, state(130, 100)); got.Index != 0 || got.Reason != PrefixHit {
+		t.Errorf("busy fleet, 30 more: %+v, want worker 0 by prefix", got)
+	}
+	if got := p.Choose(&req, state(189, 100)); got.Index != 0 {
+		t.Errorf("busy fleet, 89 more: %+v, want worker 0", got)
+	}
+	if got := p.Choose(&req, state(191, 100)); got.Index != 1 {
+		t.Errorf("busy fleet, 91 more: %+v, want worker 1: the price of a miss has a ceiling", got)
+	}
+	for range 600 {
+		p.Choose(&req, state(0, 0))
+	}
+	if got := p.Choose(&req, state(30, 0)); got.Index != 1 {
+		t.Errorf("idle again: %+v, want worker 1", got)
+	}
+}
+
+// λ follows the formula of the design, request by request.
+func TestLeastWorkPriceOfAMiss(t *testing.T) {
+	tests := []struct {
+		name    string
+		blocks  int
+		pending []int // of the three workers, in every request
+		steps   int
+		want    float64
+	}{
+		{"first request", 8, []int{10, 20, 30}, 1, .02 * 20 / (.25 * 8)},
+		{"second request", 8, []int{10, 20, 30}, 2, (.98*.02*20 + .02*20) / (.25 * 8)},
+		{"settled", 100, []int{10, 20, 30}, 2000, 20 / (.25 * 100)},
+		{"small prompt, ceiling", 2, []int{10, 20, 30}, 2000, 8},
+		{"no prompt counts as one block", 0, []int{1, 1, 1}, 2000, 4},
+		{"no backlog", 8, []int{0, 0, 0}, 2000, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := fleet(3)
+			for i := range c {
+				c[i].Pending = tt.pending[i]
+			}
+			p := newLeastWork(DefaultOptions())
+			var got float64
+			for range tt.steps {
+				got = p.lambda(&Request{Blocks: tt.blocks}, c)
+			}
+			if math.Abs(got-tt.want) > 1e-9 {
+				t.Errorf("λ = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}

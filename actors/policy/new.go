@@ -1,0 +1,60 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// catalogue lists the policies in the order in which they are shown.
+var catalogue = []struct {
+	name     string
+	prefixes bool
+	make     func(o Options) Policy
+}{
+	{"random", false, func(o Options) Policy { return &random{draws: rng{o.Seed}} }},
+	{"round_robin", false, func(Options) Policy { return &roundRobin{} }},
+	{"power_of_two", false, func(o Options) Policy { return &powerOfTwo{draws: rng{o.Seed}} }},
+	{"cache_aware", true, func(o Options) Policy { return newCacheAware(o) }},
+	{"consistent_hash", false, func(o Options) Policy { return &consistentHash{abs: o.BalanceAbs} }},
+	{"rendezvous_hash", false, func(o Options) Policy { return &rendezvousHash{abs: o.BalanceAbs} }},
+	{"sticky_least_loaded", false, func(o Options) Policy { return newStickyLeastLoaded(o) }},
+	{"least_work", true, func(o Options) Policy { return newLeastWork(o) }},
+}
+
+// Names lists the policies that [New] can make.
+func Names() []string {
+	names := make([]string, len(catalogue))
+	for i := range catalogue {
+		names[i] = catalogue[i].name
+	}
+	return names
+}
+
+// NeedsPrefixes reports whether the named policy reads Candidate.Match. For any
+// other the prefix tree need not be asked.
+func NeedsPrefixes(name string) bool {
+	for i := range catalogue {
+		if catalogue[i].name == name {
+			return catalogue[i].prefixes
+		}
+	}
+	return false
+}
+
+// New makes the named policy. An unknown name is an error that lists the known
+// ones; it comes joined with every fault of the options.
+func New(name string, o Options) (Policy, error) {
+	faults := o.Validate()
+	for i := range catalogue {
+		if catalogue[i].name != name {
+			continue
+		}
+		if faults != nil {
+			return nil, faults
+		}
+		return catalogue[i].make(o), nil
+	}
+	unknown := fmt.Errorf("unknown policy %q: use one of %s", name, strings.Join(Names(), ", "))
+	return nil, errors.Join(unknown, faults)
+}

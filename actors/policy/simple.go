@@ -1,0 +1,53 @@
+package policy
+
+// random draws uniformly.
+type random struct {
+	draws rng
+}
+
+func (p *random) Name() string { return "random" }
+
+func (p *random) Choose(_ *Request, c []Candidate) Choice {
+	return Choice{Index: p.draws.below(len(c)), Reason: Random}
+}
+
+// roundRobin counts requests and takes the count modulo the number of
+// candidates.
+type roundRobin struct {
+	turn uint64
+}
+
+func (p *roundRobin) Name() string { return "round_robin" }
+
+func (p *roundRobin) Choose(_ *Request, c []Candidate) Choice {
+	i := int(p.turn % uint64(len(c)))
+	p.turn++
+	return Choice{Index: i, Reason: RoundRobin}
+}
+
+// powerOfTwo draws two distinct candidates and takes the less loaded.
+type powerOfTwo struct {
+	draws rng
+}
+
+func (p *powerOfTwo) Name() string { return "power_of_two" }
+
+func (p *powerOfTwo) Choose(req *Request, c []Candidate) Choice {
+	if len(c) == 1 {
+		return Choice{Reason: LeastLoad}
+	}
+	a := p.draws.below(len(c))
+	b := p.draws.below(len(c) - 1)
+	if b >= a {
+		b++
+	}
+	t := newTie(req.Key)
+	t.lead(c, a)
+	switch {
+	case c[b].Load < c[a].Load:
+		t.lead(c, b)
+	case c[b].Load == c[a].Load:
+		t.equal(c, b)
+	}
+	return Choice{Index: t.index, Reason: LeastLoad}
+}

@@ -1,0 +1,205 @@
+package actors
+
+import (
+	"context"
+	"fmt"
+
+	"loadstar/actors/policy"
+)
+
+// Options configures a Registry.
+type Options struct {
+	Policy        [numRoles]string // name of the policy that chooses among workers of each role
+	PolicyOptions policy.Options
+	Health        HealthOptions
+	Breaker       BreakerOptions
+	MaxWorkers    int // most members at a time
+}
+
+// Registry hands requests to workers. Its methods are safe for concurrent use:
+// each sends a message to the goroutine that owns the workers and their loads.
+type Registry struct {
+	inbox  chan message
+	done   chan struct{} // closed when the loop will grant nothing more
+	events chan Event    // capacity eventsSize; the loop only tries to send
+}
+
+// NewRegistry starts a registry without workers. Call Halt to end it.
+func NewRegistry(o Options) (*Registry, error) {
+	r := &Registry{
+		inbox:  make(chan message, inboxSize),
+		done:   make(chan struct{}),
+		events: make(chan Event, eventsSize),
+	}
+	s, err := newState(o, r.events)
+	if err != nil {
+		return nil, err
+	}
+	go r.loop(s)
+	return r, nil
+}
+
+// Events is where the registry tells of changes worth logging. It is never
+// closed; Done says when nothing more will come.
+func (r *Registry) Events() <-chan Event { return r.events }
+
+// Done is closed when the registry has ended.
+func (r *Registry) Done() <-chan struct{} { return r.done }
+
+// Acquire chooses a worker and counts the caller in its load. It takes no
+// context because it waits only for the loop, never for a worker to become
+// free. Errors: ErrNoWorker, ErrStopped.
+func (r *Registry) Acquire(q *Request) (Lease, error) {
+	if q.reply == nil {
+		q.reply = make(chan struct{}, 1)
+	}
+	if !r.send(message{kind: kindAcquire, request: q}) {
+		return Lease{}, ErrStopped
+	}
+	return r.lease(r.wait(q))
+}
+
+func (r *Registry) lease(g grant) (Lease, error) {
+	if g.err != nil {
+		return Lease{}, g.err
+	}
+	return Lease{
+		Worker: g.worker, URL: g.url, Rank: g.rank, Handle: g.handle, Decision: g.decision,
+		ticket: g.ticket, registry: r,
+	}, nil
+}
+
+// Add makes workers members of the fleet, all of them or none. They get no
+// request before a check has found them healthy. Errors: ErrDuplicate,
+// ErrTooMany, ErrStopped.
+func (r *Registry) Add(specs []Spec) ([]WorkerID, error) {
+	reply := make(chan addReply, 1)
+	v, ok := ask(r, addWorkers{specs, reply}, reply)
+	if !ok {
+		return nil, ErrStopped
+	}
+	return v.ids, v.err
+}
+
+// Removed is a worker that has just lost its membership.
+type Removed struct {
+	ID     WorkerID
+	URL    string
+	Base   string
+	Handle any
+	Leases int // still live there; they stay counted until they end
+}
+
+// Remove ends the membership of the worker with this URL, or of all ranks at
+// it. Requests running there go on. Errors: ErrUnknownWorker, ErrStopped.
+func (r *Registry) Remove(url string) ([]Removed, error) {
+	reply := make(chan removeReply, 1)
+	v, ok := ask(r, removeWorkers{url, reply}, reply)
+	if !ok {
+		return nil, ErrStopped
+	}
+	return v.removed, v.err
+}
+
+// ReportHealth takes the result of one check of the workers at base, nil when
+// it went well, and returns whether they are healthy now. It leaves the
+// requests that run there, and so their load, alone.
+func (r *Registry) ReportHealth(base string, result error) (healthy bool) {
+	reason := ""
+	if result != nil {
+		reason = result.Error()
+	}
+	reply := make(chan bool, 1)
+	healthy, _ = ask(r, healthReport{base, reason, reply}, reply)
+	return healthy
+}
+
+// FinishSession ends a session that a policy keeps at one worker, and reports
+// whether there was one.
+func (r *Registry) FinishSession(session []byte) bool {
+	reply := make(chan bool, 1)
+	found, _ := ask(r, finishSession{session, reply}, reply)
+	return found
+}
+
+// Snapshot returns a copy of every worker's state, taken at one instant. now is
+// in monotonic nanoseconds, as in Request. Errors: ErrStopped.
+func (r *Registry) Snapshot(now int64) (Snapshot, error) {
+	reply := make(chan Snapshot, 1)
+	v, ok := ask(r, snapshotRequest{now, reply}, reply)
+	if !ok {
+		return Snapshot{}, ErrStopped
+	}
+	return v, nil
+}
+
+// Leases lists every live lease. Errors: ErrStopped.
+func (r *Registry) Leases(now int64) ([]LeaseView, error) {
+	reply := make(chan []LeaseView, 1)
+	v, ok := ask(r, leasesRequest{now, reply}, reply)
+	if !ok {
+		return nil, ErrStopped
+	}
+	return v, nil
+}
+
+// Drain refuses new leases from here on and waits until none is live, or for
+// ctx. It reports whether that has come about.
+func (r *Registry) Drain(ctx context.Context) (idle bool) {
+	done := make(chan struct{})
+	if !r.send(message{kind: kindControl, control: drain{done}}) {
+		return true
+	}
+	select {
+	case <-done:
+		return true
+	case <-r.done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Halt ends the loop, whatever is live. It returns an error if leases were.
+func (r *Registry) Halt() error {
+	left := make(chan int, 1)
+	if !r.send(message{kind: kindControl, control: halt{left}}) {
+		return nil
+	}
+	<-r.done
+	select {
+	case n := <-left:
+		if n > 0 {
+			return fmt.Errorf("the registry stopped with %d leases live", n)
+		}
+	default: // another Halt got there first
+	}
+	return nil
+}
+
+// Lease is one request's place at a worker. It is a value: copy it freely.
+type Lease struct {
+	Worker   WorkerID
+	URL      string
+	Rank     int // data-parallel rank, or NoRank
+	Handle   any // of the worker's Spec
+	Decision Decision
+
+	ticket   ticket
+	registry *Registry
+}
+
+// FirstByte says that the worker's answer has begun.
+func (l *Lease) FirstByte() {
+	l.registry.send(message{kind: kindFirstByte, ticket: l.ticket})
+}
+
+// Release gives the place back; now is in monotonic nanoseconds. The first call
+// counts, whichever copy makes it. The registry refuses any other and counts
+// the refusal, for it means that two parties think they own the lease. The zero
+// Lease releases nothing.
+func (l *Lease) Release(c Cause, now int64) {
+	if l.registry != nil {
+		l.registry.send(message{kind: kindReturn, ticket: l.ticket, cause: c, now: now})
+	}
+}

@@ -1,0 +1,106 @@
+package actors
+
+import (
+	"context"
+
+	"loadstar/actors/policy"
+)
+
+// RouterOptions configures a Router.
+type RouterOptions struct {
+	Options
+	TreeBytes int // memory that the prefix tree may hold
+}
+
+// Router is the front of the actors for those who handle requests: a Registry
+// with the Tree that gives its policies their hints.
+type Router struct {
+	*Registry
+	tree       *Tree          // nil when no policy reads prefixes
+	firstBytes [numRoles]bool // roles whose policy reads pending prompt work
+	prefixes   [numRoles]bool // roles whose policy reads prefixes
+}
+
+// NewRouter starts the actors, without workers. Call Stop to end them.
+func NewRouter(o RouterOptions) (*Router, error) {
+	registry, err := NewRegistry(o.Options)
+	if err != nil {
+		return nil, err
+	}
+	r := &Router{Registry: registry}
+	for role, name := range o.Policy {
+		r.prefixes[role] = policy.NeedsPrefixes(name)
+		r.firstBytes[role] = name == "least_work"
+		if r.prefixes[role] && r.tree == nil {
+			r.tree = newTree(registry, o.TreeBytes)
+		}
+	}
+	return r, nil
+}
+
+// NeedsKey reports whether the policy for a role reads the routing key's blocks.
+func (r *Router) NeedsKey(role Role) bool { return r.prefixes[role] }
+
+// NeedsFirstByte reports whether a lease of this role should be told when the
+// worker's answer begins.
+func (r *Router) NeedsFirstByte(role Role) bool { return r.firstBytes[role] }
+
+// Acquire chooses a worker, counts the caller in its load, and lets the tree
+// learn that this worker will have seen the prompt. Errors: ErrNoWorker,
+// ErrStopped.
+func (r *Router) Acquire(q *Request) (Lease, error) {
+	q.hits = q.hits[:0]
+	if r.tree == nil || !r.prefixes[q.Role] || len(q.Key) == 0 {
+		return r.Registry.Acquire(q)
+	}
+	l, err := r.tree.Acquire(q)
+	if err == nil {
+		r.tree.Insert(q.Key, l.Worker)
+	}
+	return l, err
+}
+
+// Add is Registry.Add. A number that is new to its worker has nothing to do
+// with what the tree may still hold of its last bearer.
+func (r *Router) Add(specs []Spec) ([]WorkerID, error) {
+	ids, err := r.Registry.Add(specs)
+	r.Forget(ids...)
+	return ids, err
+}
+
+// Remove is Registry.Remove. A worker that comes back starts without credit.
+func (r *Router) Remove(url string) ([]Removed, error) {
+	removed, err := r.Registry.Remove(url)
+	for _, w := range removed {
+		r.Forget(w.ID)
+	}
+	return removed, err
+}
+
+// Forget drops what the tree knows of workers, for when their caches are gone.
+func (r *Router) Forget(ids ...WorkerID) {
+	if r.tree == nil {
+		return
+	}
+	for _, id := range ids {
+		r.tree.Forget(id)
+	}
+}
+
+// TreeStats returns the sizes of the prefix tree; false when there is none.
+func (r *Router) TreeStats() (TreeStats, bool) {
+	if r.tree == nil {
+		return TreeStats{}, false
+	}
+	return r.tree.Stats(), true
+}
+
+// Stop refuses new leases, waits for live ones to come back or for ctx, and
+// ends the actors. It returns an error if leases were still live.
+func (r *Router) Stop(ctx context.Context) error {
+	r.Drain(ctx)
+	if r.tree != nil {
+		r.tree.Stop()
+	}
+	return r.Halt()
+}

@@ -1,0 +1,104 @@
+package actors
+
+import (
+	"time"
+
+	"loadstar/actors/policy"
+)
+
+// Decision is how a policy came to its choice, for logs and explanations.
+type Decision struct {
+	Reason     policy.Reason
+	Match      int // leading blocks of the prompt thought to be cached at the chosen worker
+	Blocks     int // length of the prompt in blocks
+	MaxLoad    int
+	MinLoad    int
+	Imbalanced bool
+	Candidates int // workers that might have served the request
+}
+
+// Snapshot is the registry's state at one instant.
+type Snapshot struct {
+	Workers       []WorkerView // members, and removed workers with leases still live
+	Live          int          // leases granted and not yet returned
+	Granted       uint64       // since the start
+	Returned      uint64
+	Refused       uint64 // returns of a lease that had ended before
+	OldestLease   time.Duration
+	Sessions      int // entries of the policies' session tables
+	EventsDropped uint64
+	Draining      bool
+}
+
+// WorkerView is one worker in a Snapshot.
+type WorkerView struct {
+	Spec
+	ID       WorkerID
+	Member   bool // false: removed, with leases still live
+	Healthy  bool
+	Proven   bool   // was healthy at least once
+	Reason   string // of the last bad check
+	Breaker  BreakerState
+	Moves    [numBreakerStates][numBreakerStates]uint64 // breaker transitions, from and to
+	CBGood   uint64                                     // outcomes the breaker took as successes
+	CBBad    uint64
+	Load     int // live leases but for those reserved
+	InPhase  [numPhases]int
+	Pending  int // blocks of prompt granted and not yet prefilled
+	Granted  uint64
+	Outcomes [numCauses]uint64
+}
+
+// Usable reports whether the worker would be given a request.
+func (v *WorkerView) Usable() bool {
+	return v.Member && v.Healthy && v.Breaker != BreakerOpen
+}
+
+// LeaseView is one live lease, for debugging.
+type LeaseView struct {
+	URL   string
+	Phase Phase
+	Age   time.Duration
+}
+
+func (s *state) snapshot(now int64) Snapshot {
+	v := Snapshot{
+		Live: s.live, Granted: s.granted, Returned: s.returned, Refused: s.refused,
+		EventsDropped: s.eventsDropped, Draining: len(s.draining) > 0,
+		Workers: make([]WorkerView, 0, len(s.workers)-len(s.freeIDs)),
+	}
+	for i := range s.workers {
+		w := &s.workers[i]
+		if !w.used {
+			continue
+		}
+		w.breaker.permits(&s.opts.Breaker, now) // an open breaker whose time is over shows as half open
+		v.Workers = append(v.Workers, WorkerView{
+			Spec: w.spec, ID: WorkerID(i), Member: w.member,
+			Healthy: w.health.healthy, Proven: w.health.proven, Reason: w.health.reason,
+			Breaker: w.breaker.state, Moves: w.breaker.moves, CBGood: w.breaker.outcomes[0], CBBad: w.breaker.outcomes[1],
+			Load: w.load(), InPhase: w.inPhase, Pending: w.pending, Granted: w.granted, Outcomes: w.outcomes,
+		})
+	}
+	for i := range s.slots {
+		if sl := &s.slots[i]; sl.live {
+			v.OldestLease = max(v.OldestLease, time.Duration(now-sl.since))
+		}
+	}
+	for _, p := range s.policies {
+		if k, ok := p.(policy.SessionKeeper); ok {
+			v.Sessions += k.Sessions()
+		}
+	}
+	return v
+}
+
+func (s *state) leases(now int64) []LeaseView {
+	all := make([]LeaseView, 0, s.live)
+	for i := range s.slots {
+		if sl := &s.slots[i]; sl.live {
+			all = append(all, LeaseView{s.workers[sl.worker].spec.URL, sl.phase, time.Duration(now - sl.since)})
+		}
+	}
+	return all
+}

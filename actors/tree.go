@@ -1,0 +1,143 @@
+package actors
+
+import (
+	"sync"
+
+	"loadstar/prefixtree"
+)
+
+// treeInboxSize is how many messages may wait for the tree. It is short on
+// purpose: a hint that has to queue is not worth its wait.
+const treeInboxSize = 256
+
+// forgetStep is how many entries of a worker are forgotten between two other
+// messages, so that forgetting a big worker delays nobody.
+const forgetStep = 64
+
+// Tree remembers which worker has seen the prefix of a prompt. What it says is
+// a hint: it may be stale, late or missing, and routing must work without it.
+//
+// It passes requests on to its registry, so it must end after the registry has
+// begun to drain and before it halts; Router sees to that.
+type Tree struct {
+	inbox    chan treeMessage
+	done     chan struct{}
+	registry *Registry
+	keys     sync.Pool // of *[]uint64: copies of keys on their way to be inserted
+}
+
+type treeKind uint8
+
+const (
+	treeRoute treeKind = iota
+	treeInsert
+	treeForget
+	treeStats
+	treeHalt
+)
+
+type treeMessage struct {
+	kind    treeKind
+	worker  WorkerID
+	request *Request         // treeRoute; lent until the registry's reply
+	key     *[]uint64        // treeInsert; given away
+	stats   chan<- TreeStats // treeStats; capacity one
+}
+
+// TreeStats are the sizes of the tree.
+type TreeStats struct {
+	Bytes   int // memory held
+	Nodes   int
+	Entries int    // (node, worker) pairs
+	Evicted uint64 // entries evicted to stay within the limit, since the start
+	Dropped uint64 // requests that the tree passed on too late for a hint
+}
+
+// newTree starts a tree of at most limit bytes that passes requests on to r.
+// Call Stop to end it.
+func newTree(r *Registry, limit int) *Tree {
+	t := &Tree{inbox: make(chan treeMessage, treeInboxSize), done: make(chan struct{}), registry: r}
+	t.keys.New = func() any { return new([]uint64) }
+	go t.loop(prefixtree.New(limit))
+	return t
+}
+
+// Acquire looks up the request's key and passes it on to the registry, which
+// answers. A tree that is busy is left out.
+func (t *Tree) Acquire(q *Request) (Lease, error) {
+	if q.reply == nil {
+		q.reply = make(chan struct{}, 1)
+	}
+	q.hits = q.hits[:0]
+	select {
+	case t.inbox <- treeMessage{kind: treeRoute, request: q}:
+	default:
+		return t.registry.Acquire(q)
+	}
+	// As in Registry.wait, one look at done is enough. When it is closed the
+	// registry is draining, so whatever answer is missed grants nothing.
+	select {
+	case <-t.done:
+		select {
+		case <-q.reply:
+		default:
+			q.reply = nil
+			return Lease{}, ErrStopped
+		}
+	default:
+		<-q.reply
+	}
+	if q.grant.err == errBusy {
+		return t.registry.Acquire(q)
+	}
+	return t.registry.lease(q.grant)
+}
+
+// Insert records that w is seeing the prompt with this key. It copies key, and
+// reports false when the tree is too busy to take it.
+func (t *Tree) Insert(key []uint64, w WorkerID) bool {
+	if len(key) == 0 || len(t.inbox) == cap(t.inbox) {
+		return len(key) == 0 // do not copy what would be dropped
+	}
+	k := t.keys.Get().(*[]uint64)
+	*k = append((*k)[:0], key...)
+	select {
+	case t.inbox <- treeMessage{kind: treeInsert, key: k, worker: w}:
+		return true
+	default:
+		t.keys.Put(k)
+		return false
+	}
+}
+
+// Forget drops what is known of w, for when its cache is gone.
+func (t *Tree) Forget(w WorkerID) { t.send(treeMessage{kind: treeForget, worker: w}) }
+
+// Stats returns the tree's sizes; they are zero once it has stopped.
+func (t *Tree) Stats() TreeStats {
+	reply := make(chan TreeStats, 1)
+	if !t.send(treeMessage{kind: treeStats, stats: reply}) {
+		return TreeStats{}
+	}
+	select {
+	case v := <-reply:
+		return v
+	case <-t.done:
+		return TreeStats{}
+	}
+}
+
+// Stop ends the loop and waits for it.
+func (t *Tree) Stop() {
+	t.send(treeMessage{kind: treeHalt})
+	<-t.done
+}
+
+func (t *Tree) send(m treeMessage) bool {
+	select {
+	case t.inbox <- m:
+		return true
+	case <-t.done:
+		return false
+	}
+}

@@ -1,0 +1,58 @@
+package actors
+
+import "strconv"
+
+// WorkerID is the registry's number for a worker. Numbers are dense and are
+// given to another worker once this one is removed and idle.
+type WorkerID uint32
+
+// Role says which phases of a request a worker serves.
+type Role uint8
+
+// Roles. A Regular worker serves whole requests.
+const (
+	Regular Role = iota
+	Prefill
+	Decode
+	numRoles
+)
+
+var roleNames = [numRoles]string{"regular", "prefill", "decode"}
+
+// String returns the name that the admin API uses.
+func (r Role) String() string { return roleNames[r] }
+
+// AnyModel is the model of a worker that serves whatever it is asked for.
+const AnyModel = "unknown"
+
+// Spec describes a worker to the registry.
+type Spec struct {
+	URL      string  // identity: canonical base, with @rank behind it for a data-parallel rank
+	Base     string  // canonical URL without the rank; health is checked here
+	Rank     int     // data-parallel rank, or NoRank
+	Role     Role    // which phases it serves
+	Model    string  // model it serves; AnyModel or empty for any
+	Priority int     // reported, never used for routing
+	Cost     float64 // relative price, weighs in least_work; 1 by default
+	Labels   map[string]string
+	Handle   any // opaque to the registry; comes back in the lease
+}
+
+// NoRank is the rank of a worker that isn't a data-parallel rank.
+const NoRank = -1
+
+// Expand returns the specs of one base URL: the spec itself, or one for each of
+// n data-parallel ranks when n is above 1.
+func Expand(s Spec, n int) []Spec {
+	if n <= 1 {
+		s.URL, s.Rank = s.Base, NoRank
+		return []Spec{s}
+	}
+	specs := make([]Spec, n)
+	for i := range specs {
+		specs[i] = s
+		specs[i].Rank = i
+		specs[i].URL = s.Base + "@" + strconv.Itoa(i)
+	}
+	return specs
+}

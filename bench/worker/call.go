@@ -1,0 +1,242 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+var (
+	// errGone says that nobody waits for the answer: the client left, or the
+	// worker is closed.
+	errGone = errors.New("the client is gone")
+	// errCut says that a fault ends the answer here.
+	errCut = errors.New("the answer is cut")
+	// errReset says that a fault resets the connection.
+	errReset = errors.New("the connection is reset")
+)
+
+// call is one request for work, from its arrival until its handler ends.
+type call struct {
+	cfg    Config
+	engine *engine
+	rw     http.ResponseWriter
+	req    *http.Request
+	id     string // the client's request id, or one of ours
+	body   []byte
+	fault  Fault
+	job    *job // nil until something is submitted
+}
+
+// work counts a request, lets its fault befall it and serves it.
+func (w *Worker) work(shape errorShape, serve func(*call) (outcome, error)) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		c := &call{cfg: w.cfg, engine: w.engine, rw: rw, req: r, id: r.Header.Get("X-Request-Id")}
+		if c.id == "" {
+			c.id = fmt.Sprintf("%016x", rand.Uint64())
+		}
+		w.engine.enter(rank(r))
+		ended := aborted
+		defer func() { w.engine.leave(c.job, ended) }()
+
+		var err error
+		if ended, err = c.run(serve); err == nil {
+			return
+		}
+		var refusal *apiError
+		switch {
+		case errors.As(err, &refusal):
+			body, _ := json.Marshal(shape(refusal)) // strings and numbers only
+			_ = write(rw, refusal.status, body)
+		case errors.Is(err, errReset):
+			reset(rw)
+		default:
+			// Returning would end the body properly, as if it were whole.
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// run reads the body and serves it, fault first. The body comes before the
+// fault because net/http watches for the client's leaving only after it.
+func (c *call) run(serve func(*call) (outcome, error)) (outcome, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(c.rw, c.req.Body, maxBody))
+	if err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return refused, &apiError{status: http.StatusRequestEntityTooLarge, message: fmt.Sprintf("the body is larger than %d bytes", maxBody)}
+		}
+		return aborted, errGone
+	}
+	c.body = body
+	c.fault = c.cfg.Fault
+	if text := c.req.Header.Get("X-Sim-Fail"); text != "" && c.cfg.AllowFaults {
+		if c.fault, err = ParseFault(text); err != nil {
+			return refused, badRequest("X-Sim-Fail", "%v", err)
+		}
+	}
+	if ended, err := c.suffer(); err != nil {
+		return ended, err
+	}
+	return serve(c)
+}
+
+// suffer lets the part of the fault happen that comes before an answer. An
+// error means that there will be none.
+func (c *call) suffer() (outcome, error) {
+	if c.fault.Slow > 0 {
+		if err := c.pause(c.fault.Slow); err != nil {
+			return aborted, err
+		}
+	}
+	if c.fault.Hang {
+		select {
+		case <-c.req.Context().Done():
+		case <-c.engine.done:
+		}
+		return aborted, errGone
+	}
+	if c.fault.Reset {
+		return failed, errReset
+	}
+	if c.fault.Status != 0 {
+		return failed, &apiError{status: c.fault.Status, message: fmt.Sprintf("this request was to fail with %d", c.fault.Status)}
+	}
+	return stopped, nil
+}
+
+// pause waits for d, or less if nobody waits for the answer any more.
+func (c *call) pause(d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-c.req.Context().Done():
+	case <-c.engine.done:
+	}
+	return errGone
+}
+
+// decode reads the body into v, a pointer.
+func (c *call) decode(v any) error {
+	if err := json.Unmarshal(c.body, v); err != nil {
+		return badRequest("", "the body is not a request of this kind: %v", err)
+	}
+	return nil
+}
+
+// checkModel refuses a model that isn't served; none named means ours.
+func (c *call) checkModel(name string) error {
+	if name == "" || name == c.cfg.Model {
+		return nil
+	}
+	return &apiError{
+		status: http.StatusNotFound, param: "model",
+		message: fmt.Sprintf("The model `%s` does not exist.", name),
+	}
+}
+
+// submit hands a job to the engine.
+func (c *call) submit(j *job) (outcome, error) {
+	switch err := c.engine.submit(j); {
+	case errors.Is(err, errFull):
+		c.rw.Header().Set("Retry-After", "1")
+		return refused, &apiError{status: c.cfg.OverloadStatus, message: "the queue is full, try again later"}
+	case err != nil:
+		return aborted, errGone
+	}
+	c.job = j
+	return stopped, nil
+}
+
+// wait is the job's next progress. The only error is errGone.
+func (c *call) wait() (progress, error) {
+	select {
+	case p := <-c.job.progress:
+		return p, nil
+	case <-c.req.Context().Done():
+	case <-c.engine.done:
+	}
+	return progress{}, errGone
+}
+
+// finish waits until the job has all its tokens.
+func (c *call) finish() (progress, error) {
+	for {
+		p, err := c.wait()
+		if err != nil || p.finished {
+			return p, err
+		}
+	}
+}
+
+// answer writes a whole JSON answer, or its start if the fault is to cut it.
+func (c *call) answer(v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if c.fault.Cut == 0 {
+		return write(c.rw, http.StatusOK, body)
+	}
+	c.rw.Header().Set("Content-Type", "application/json")
+	c.rw.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = c.rw.Write(body[:min(c.fault.Cut, len(body)-1)])
+	_ = http.NewResponseController(c.rw).Flush()
+	return errCut
+}
+
+// reply answers v and ends the request.
+func (c *call) reply(v any) (outcome, error) { return fate(stopped, c.answer(v)) }
+
+// fate is how a request ended whose answer was written with err; whole is the
+// outcome if all of it was.
+func fate(whole outcome, err error) (outcome, error) {
+	switch {
+	case err == nil:
+		return whole, nil
+	case errors.Is(err, errCut):
+		return failed, err
+	}
+	return aborted, err
+}
+
+// rank is the data-parallel rank a request is meant for, −1 if it names none.
+// The worker has no ranks: it only counts them.
+func rank(r *http.Request) int {
+	n, err := strconv.Atoi(r.Header.Get("X-Data-Parallel-Rank"))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// write sends a JSON body. An error means that the client is gone.
+func write(rw http.ResponseWriter, status int, body []byte) error {
+	rw.Header().Set("Content-Type", "application/json")
+	rw.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	rw.WriteHeader(status)
+	if _, err := rw.Write(body); err != nil {
+		return errGone
+	}
+	return nil
+}
+
+// reset ends the connection with a TCP reset, as a killed process would.
+func reset(rw http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(rw).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}

@@ -1,0 +1,233 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestParseFault(t *testing.T) {
+	tests := []struct {
+		text string
+		want Fault
+		ok   bool
+	}{
+		{"status=503", Fault{Status: 503}, true},
+		{"reset", Fault{Reset: true}, true},
+		{"cut=3", Fault{Cut: 3}, true},
+		{"hang", Fault{Hang: true}, true},
+		{"slow=20", Fault{Slow: 20 * time.Millisecond}, true},
+		{"slow=20, status=500", Fault{Slow: 20 * time.Millisecond, Status: 500}, true},
+		{"", Fault{}, false},
+		{"explode", Fault{}, false},
+		{"status", Fault{}, false},
+		{"status=200", Fault{}, false},
+		{"status=ok", Fault{}, false},
+		{"cut=0", Fault{}, false},
+		{"slow=-1", Fault{}, false},
+		{"slow=999999999999", Fault{}, false},
+		{"hang=1", Fault{}, false},
+		{"hang,", Fault{}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.text, func(t *testing.T) {
+			got, err := ParseFault(tt.text)
+			if got != tt.want || (err == nil) != tt.ok {
+				t.Errorf("ParseFault(%q) = %+v, %v, want %+v, ok %t", tt.text, got, err, tt.want, tt.ok)
+			}
+		})
+	}
+}
+
+func TestFaults(t *testing.T) {
+	w, url := start(t, Config{AllowFaults: true, OutputTokens: 8})
+	const plain, stream = `{"prompt":"x"}`, `{"prompt":"x","stream":true}`
+	whole := ask(t, "POST", url+"/v1/completions", plain)
+	tests := []struct {
+		name, fault, body string
+		status            int
+		check             func(t *testing.T, got answer)
+	}{
+		{"status", "status=503", plain, 503, func(t *testing.T, got answer) {
+			expect(t, got.body, "error.type", "ServiceUnavailableError", "error.code", 503)
+		}},
+		{"status of a stream", "status=500", stream, 500, func(t *testing.T, got answer) {
+			expect(t, got.body, "error.type", "InternalServerError")
+		}},
+		{"reset", "reset", plain, 0, func(t *testing.T, got answer) {
+			if !errors.Is(got.err, syscall.ECONNRESET) {
+				t.Errorf("the client saw %v, want a reset connection", got.err)
+			}
+		}},
+		{"cut stream", "cut=3", stream, 200, func(t *testing.T, got answer) {
+			if n := len(parseEvents(t, got.body)); n != 3 || !errors.Is(got.err, io.ErrUnexpectedEOF) {
+				t.Errorf("%d events and %v, want 3 and %v", n, got.err, io.ErrUnexpectedEOF)
+			}
+		}},
+		{"cut body", "cut=10", plain, 200, func(t *testing.T, got answer) {
+			if len(got.body) != 10 || !errors.Is(got.err, io.ErrUnexpectedEOF) {
+				t.Errorf("%d bytes and %v, want 10 and %v", len(got.body), got.err, io.ErrUnexpectedEOF)
+			}
+		}},
+		{"cut body near its end", "cut=100000", plain, 200, func(t *testing.T, got answer) {
+			if !errors.Is(got.err, io.ErrUnexpectedEOF) || got.header.Get("Content-Length") == "" {
+				t.Errorf("%d bytes and %v, want %v", len(got.body), got.err, io.ErrUnexpectedEOF)
+			}
+		}},
+	}
+	for i, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := ask(t, "POST", url+"/v1/completions", tt.body, "X-Sim-Fail", tt.fault)
+			if got.status != tt.status {
+				t.Errorf("status %d, want %d", got.status, tt.status)
+			}
+			tt.check(t, got)
+			eventually(t, w, "failure", func(s Stats) bool { return s.Failed == int64(i+1) && s.Open == 0 && s.Running == 0 })
+		})
+	}
+	t.Run("unknown", func(t *testing.T) {
+		got := ask(t, "POST", url+"/v1/completions", plain, "X-Sim-Fail", "explode")
+		expect(t, got.body, "error.param", "X-Sim-Fail", "error.code", 400)
+	})
+	t.Run("slow", func(t *testing.T) {
+		begin := time.Now()
+		got := ask(t, "POST", url+"/v1/completions", plain, "X-Sim-Fail", "slow=50")
+		if d := time.Since(begin); d < 50*time.Millisecond || got.status != 200 {
+			t.Errorf("%d after %v, want 200 after 50 ms", got.status, d)
+		}
+	})
+	t.Run("none", func(t *testing.T) {
+		got := ask(t, "POST", url+"/v1/completions", plain)
+		expect(t, got.body, "choices.0.text", at(t, whole.body, "choices.0.text"))
+	})
+}
+
+func TestFaultsNeedPermission(t *testing.T) {
+	_, url := start(t, Config{})
+	if got := ask(t, "POST", url+"/v1/completions", `{"prompt":"x"}`, "X-Sim-Fail", "status=503"); got.status != 200 {
+		t.Errorf("status %d, want 200", got.status)
+	}
+}
+
+func TestConfiguredFault(t *testing.T) {
+	_, url := start(t, Config{Fault: Fault{Status: 500}, AllowFaults: true})
+	if got := ask(t, "POST", url+"/v1/completions", `{"prompt":"x"}`); got.status != 500 {
+		t.Errorf("status %d, want 500", got.status)
+	}
+	if got := ask(t, "POST", url+"/v1/completions", `{"prompt":"x"}`, "X-Sim-Fail", "slow=1"); got.status != 200 {
+		t.Errorf("with a fault of its own: status %d, want 200", got.status)
+	}
+	if got := ask(t, "GET", url+"/health", ""); got.status != 200 {
+		t.Errorf("health: status %d, want 200", got.status)
+	}
+}
+
+// A client that leaves frees its place, whatever the worker was doing for it.
+func TestClientLeaves(t *testing.T) {
+	tests := []struct {
+		name, fault, body string
+		there             func(Stats) bool // the moment to leave
+	}{
+		{"waiting", "", `{"prompt":"x"}`, func(s Stats) bool { return s.Waiting == 1 }},
+		{"prefilling", "", `{"prompt":"` + strings.Repeat("x", 1000) + `"}`, func(s Stats) bool { return s.Running == 2 }},
+		{"decoding", "", `{"prompt":"x"}`, func(s Stats) bool { return s.Running == 2 && s.GeneratedTokens == 2 }},
+		{"streaming", "", `{"prompt":"x","stream":true}`, func(s Stats) bool { return s.Running == 2 && s.GeneratedTokens == 2 }},
+		{"hanging", "hang", `{"prompt":"x"}`, func(s Stats) bool { return s.Open == 2 }},
+		{"slow", "slow=600000", `{"prompt":"x"}`, func(s Stats) bool { return s.Open == 2 }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			cfg := Config{AllowFaults: true, TimeScale: 1, DecodeBase: time.Hour, PrefillBlocksPerSecond: 1e9}
+			if tt.name == "waiting" {
+				cfg.MaxRunning = 1
+			}
+			if tt.name == "prefilling" {
+				cfg.PrefillBlocksPerSecond = 1e-3
+				cfg.ChunkedPrefill = true
+			}
+			w, url := start(t, cfg)
+			// Another request runs throughout and must not notice.
+			stay, leave := context.WithCancel(t.Context())
+			first := make(chan error, 1)
+			go func() { first <- send(stay, url, "", `{"prompt":"y"}`) }()
+			defer func() {
+				leave()
+				if err := <-first; !errors.Is(err, context.Canceled) {
+					t.Errorf("the first client saw %v, want %v", err, context.Canceled)
+				}
+			}()
+			eventually(t, w, "first request", func(s Stats) bool { return s.Running == 1 })
+
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := make(chan error, 1)
+			go func() { done <- send(ctx, url, tt.fault, tt.body) }()
+			eventually(t, w, "second request", tt.there)
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Errorf("the client saw %v, want %v", err, context.Canceled)
+			}
+			eventually(t, w, "abort", func(s Stats) bool {
+				return s.Aborted == 1 && s.Open == 1 && s.Running == 1 && s.Waiting == 0
+			})
+		})
+	}
+}
+
+// Close ends a request also on a server that isn't the worker's own.
+func TestCloseEndsForeignRequests(t *testing.T) {
+	for name, fault := range map[string]string{"running": "", "hanging": "hang", "slow": "slow=600000"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := New(Config{DecodeBase: time.Hour, AllowFaults: true})
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/completions", strings.NewReader(`{"prompt":"x"}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("X-Sim-Fail", fault)
+			ended := make(chan any, 1)
+			go func() {
+				defer func() { ended <- recover() }()
+				w.Handler().ServeHTTP(&recorder{header: http.Header{}}, r)
+			}()
+			eventually(t, w, "request", func(s Stats) bool { return s.Open == 1 && (s.Running == 1 || fault != "") })
+			w.Close()
+			select {
+			case got := <-ended:
+				if got != http.ErrAbortHandler {
+					t.Errorf("the handler ended with %v, want %v", got, http.ErrAbortHandler)
+				}
+			case <-time.After(2 * time.Second):
+				t.Error("the handler runs on after Close")
+			}
+			if s := w.Stats(); s.Open != 1 || s.Entered != 1 {
+				t.Errorf("stats after Close are %+v, want those of the moment, one request open", s)
+			}
+		})
+	}
+}
+
+// send posts a completion and reads the answer to its end.
+func send(ctx context.Context, url, fault, body string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/completions", strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	if fault != "" {
+		r.Header.Set("X-Sim-Fail", fault)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	got, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer got.Body.Close()
+	_, err = io.Copy(io.Discard, got.Body)
+	return err
+}

@@ -1,0 +1,49 @@
+package worker
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Worker is one simulated inference server.
+type Worker struct {
+	cfg    Config
+	engine *engine
+	server *http.Server
+}
+
+// New starts a worker's engine. Close ends it.
+func New(cfg Config) *Worker {
+	cfg = cfg.withDefaults()
+	w := &Worker{cfg: cfg, engine: newEngine(cfg)}
+	w.server = &http.Server{
+		Handler:           w.routes(),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       keepAlive, // as short as vLLM's, so that stale connections happen
+	}
+	return w
+}
+
+// Handler serves the worker's API on a server of the caller's.
+func (w *Worker) Handler() http.Handler { return w.server.Handler }
+
+// Serve answers on ln until Close, when it returns nil, or until ln fails. It
+// closes ln. Several listeners may be served at once.
+func (w *Worker) Serve(ln net.Listener) error {
+	if err := w.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Close drops every connection, running requests included, and ends the engine.
+// It may be called again.
+func (w *Worker) Close() {
+	w.engine.close()
+	_ = w.server.Close() // what a listener says on closing changes nothing here
+}
+
+// Stats is what the worker has seen so far; after Close, what it had seen by then.
+func (w *Worker) Stats() Stats { return w.engine.stats() }

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// defaultConfig is what an empty command line gives, written out.
+var defaultConfig = config{
+	Listen: listenConfig{Host: "127.0.0.1", Port: 30000},
+	HTTP: httpConfig{
+		RequestIDHeaders: []string{"x-request-id", "x-correlation-id", "x-trace-id", "request-id"},
+	},
+	Workers: workersConfig{DPSize: 1, StartupTimeout: 10 * time.Minute, StartupInterval: time.Second},
+	Policy: policyConfig{
+		Name: "cache_aware", CacheThreshold: 0.3, BalanceAbs: 64, BalanceRel: 1.5, MaxTreeBytes: 32 << 20,
+	},
+	Health: healthConfig{
+		Endpoint: "/health", Interval: 10 * time.Second, Timeout: 5 * time.Second, FailureThreshold: 3, SuccessThreshold: 2,
+	},
+	Retry: retryConfig{
+		MaxAttempts: 5, InitialBackoff: 50 * time.Millisecond, MaxBackoff: 30 * time.Second, Multiplier: 1.5, Jitter: 0.2,
+	},
+	Breaker: breakerConfig{
+		FailureThreshold: 10, SuccessThreshold: 3, OpenFor: time.Minute, Window: 2 * time.Minute,
+	},
+	Timeouts: timeoutsConfig{
+		Request: 30 * time.Minute, Connect: 10 * time.Second, FirstByte: 30 * time.Minute, Idle: 30 * time.Minute, PoolIdle: 2 * time.Second,
+		ClientHeader: 10 * time.Second, ClientBody: time.Minute, ClientWrite: time.Minute, ClientIdle: 75 * time.Second,
+	},
+	Limits:   limitsConfig{MaxBodyBytes: 512 << 20, MaxHeaderBytes: 32 << 10, MaxConnections: 65536},
+	Metrics:  metricsConfig{Listen: listenConfig{Host: "127.0.0.1", Port: 29000}, Buckets: bucketsVMRange},
+	Logging:  loggingConfig{Format: logText},
+	Shutdown: shutdownConfig{Grace: 5 * time.Minute},
+}
+
+func TestDefaults(t *testing.T) {
+	checkConfig(t, nil, nil, func(*config) {})
+}
+
+func TestCheck(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*config)
+		want   string // begins the one fault; empty if there is none
+	}{
+		{"defaults", func(*config) {}, ""},
+		{"power of two with no worker", func(c *config) { c.Policy.Name = policyPowerOfTwo }, "--policy power_of_two needs at least 2 workers and --worker-urls names 0"},
+		{"power of two with one worker", func(c *config) {
+			c.Policy.Name, c.Workers.URLs = policyPowerOfTwo, []string{"http://a:1"}
+		}, "--policy power_of_two needs at least 2 workers and --worker-urls names 1"},
+		{"power of two with two workers", func(c *config) {
+			c.Policy.Name, c.Workers.URLs = policyPowerOfTwo, []string{"http://a:1", "http://b:1"}
+		}, ""},
+		{"power of two with two ranks", func(c *config) {
+			c.Policy.Name, c.Workers.URLs, c.Workers.DPSize = policyPowerOfTwo, []string{"http://a:1"}, 2
+		}, ""},
+		{"power of two in the demo", func(c *config) { c.Policy.Name, c.Demo = policyPowerOfTwo, true }, ""},
+		{"workers in the demo", func(c *config) { c.Demo, c.Workers.URLs = true, []string{"http://a:1"} }, "--worker-urls: demo brings its own workers"},
+		{"equal backoffs", func(c *config) { c.Retry.InitialBackoff = c.Retry.MaxBackoff }, ""},
+		{"backoffs upside down", func(c *config) { c.Retry.InitialBackoff = c.Retry.MaxBackoff + time.Millisecond }, "--retry-max-backoff-ms (30000) is below --retry-initial-backoff-ms (30001)"},
+		{"certificate and key", func(c *config) { c.TLS = tlsConfig{"c", "k"} }, ""},
+		{"certificate alone", func(c *config) { c.TLS.CertPath = "c" }, "--tls-cert-path needs --tls-key-path"},
+		{"key alone", func(c *config) { c.TLS.KeyPath = "k" }, "--tls-key-path needs --tls-cert-path"},
+		{"one port twice", func(c *config) { c.Metrics.Listen.Port = 30000 }, "--port and --prometheus-port are both 30000"},
+		{"one port twice, every address", func(c *config) {
+			c.Listen = listenConfig{"0.0.0.0", 29000}
+		}, "--port and --prometheus-port are both 29000"},
+		{"one port twice, every IPv6 address", func(c *config) {
+			c.Metrics.Listen = listenConfig{"::", 30000}
+		}, "--port and --prometheus-port are both 30000"},
+		{"one port on two addresses", func(c *config) { c.Metrics.Listen = listenConfig{"127.0.0.2", 30000} }, ""},
+		{"port 0 twice", func(c *config) { c.Listen.Port, c.Metrics.Listen.Port = 0, 0 }, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conf := defaultConfig
+			c.change(&conf)
+			faults := conf.check()
+			switch {
+			case c.want == "" && len(faults) > 0:
+				t.Errorf("faults %v, want none", faults)
+			case c.want != "" && (len(faults) != 1 || !strings.HasPrefix(faults[0].Error(), c.want)):
+				t.Errorf("faults %v, want one that begins with %q", faults, c.want)
+			}
+		})
+	}
+}
+
+func TestListenAddr(t *testing.T) {
+	for _, c := range []struct {
+		listen listenConfig
+		want   string
+	}{
+		{listenConfig{"127.0.0.1", 0}, "127.0.0.1:0"},
+		{listenConfig{"::1", 30000}, "[::1]:30000"},
+	} {
+		if got := c.listen.Addr(); got != c.want {
+			t.Errorf("address %q, want %q", got, c.want)
+		}
+	}
+}

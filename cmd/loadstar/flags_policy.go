@@ -1,0 +1,52 @@
+package main
+
+import (
+	"math"
+	"time"
+)
+
+// policyPowerOfTwo is the one policy that cannot do with a single worker.
+const policyPowerOfTwo = "power_of_two"
+
+// policyOptions is how a worker is chosen for a request.
+func policyOptions(p *policyConfig) []*option {
+	const category = "routing"
+	return []*option{
+		{
+			name: "policy", arg: "POLICY", category: category, def: "cache_aware",
+			usage: "choose workers by random, round_robin, power_of_two, cache_aware, " +
+				"consistent_hash, rendezvous_hash, sticky_least_loaded or least_work",
+			differs: "least_work is new; rendezvous_hash is in the Rust front end only; kv_aware comes later",
+			one: readOneOf(&p.Name, "policy", "random", "round_robin", policyPowerOfTwo, "cache_aware",
+				"consistent_hash", "rendezvous_hash", "sticky_least_loaded", "least_work"),
+		},
+		{
+			name: "cache-threshold", arg: "SHARE", category: category, def: "0.3",
+			usage: "follow a cached prefix if it is more than this share of the prompt (0 to 1)",
+			one:   readDecimal(&p.CacheThreshold, 0, 1),
+		},
+		{
+			name: "balance-abs-threshold", arg: "N", category: category, def: "64",
+			usage: "take loads for unbalanced if they differ by more than N requests and by --balance-rel-threshold",
+			one:   readWhole(&p.BalanceAbs, 0, math.MaxInt),
+		},
+		{
+			name: "balance-rel-threshold", arg: "FACTOR", category: category, def: "1.5",
+			usage: "take loads for unbalanced if the highest is more than FACTOR times the lowest, " +
+				"and by --balance-abs-threshold (at least 1)",
+			one: readDecimal(&p.BalanceRel, 1, math.Inf(1)),
+		},
+		{
+			name: "max-tree-size", arg: "BYTES", category: category, def: "33554432",
+			usage:   "keep all prefix trees together within BYTES of memory",
+			differs: "characters for each worker and tree there",
+			one:     readWhole(&p.MaxTreeBytes, 1, math.MaxInt64),
+		},
+		{
+			name: "eviction-interval-secs", arg: "SECONDS", category: category, def: "120",
+			usage:   "has no effect: trees are kept within --max-tree-size at every moment",
+			differs: "no effect here; the Rust front end calls it --eviction-interval, which is understood too",
+			one:     readSeconds(new(time.Duration), shortest, longest),
+		},
+	}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Every flag has what --help, the environment and the reader need of it.
+func TestEveryFlagIsComplete(t *testing.T) {
+	var c config
+	names, variables := map[string]bool{}, map[string]bool{}
+	for _, o := range commandOptions(&c, demoCommand) {
+		t.Run(o.name, func(t *testing.T) {
+			if names[o.name] || variables[envName(o.name)] {
+				t.Errorf("--%s or %s is there twice", o.name, envName(o.name))
+			}
+			names[o.name], variables[envName(o.name)] = true, true
+			if o.name != strings.ToLower(o.name) || strings.ContainsAny(o.name, "_ =") {
+				t.Errorf("name %q, want lower case with dashes", o.name)
+			}
+			if o.category == "" || o.category != o.GetCategory() {
+				t.Errorf("category %q, want one", o.category)
+			}
+			if first := o.usage[:1]; len(o.usage) < 15 || first != strings.ToLower(first) || strings.HasSuffix(o.usage, ".") {
+				t.Errorf("usage %q, want a sentence without capital and full stop", o.usage)
+			}
+			if (o.one == nil) == (o.many == nil) {
+				t.Error("want exactly one way to read it")
+			}
+			if o.isSwitch() && (o.def != "" || o.many != nil) {
+				t.Error("a switch is a single value and off by default")
+			}
+			if o.from == ours && o.differs != "" {
+				t.Errorf("differs %q from a flag that vllm-router doesn't have", o.differs)
+			}
+			help := o.String()
+			for _, want := range []string{"--" + o.name, o.arg, "[" + envName(o.name) + "]", strings.Fields(o.usage)[0]} {
+				if !strings.Contains(help, want) {
+					t.Errorf("help %q, want %q in it", help, want)
+				}
+			}
+			for line := range strings.SplitSeq(help, "\n") {
+				if n := len([]rune(line)); n > 96 {
+					t.Errorf("help line of %d columns, want at most 96: %q", n, line)
+				}
+			}
+			if faults := o.read(nil); len(faults) > 0 {
+				t.Errorf("the default is wrong: %v", faults)
+			}
+			if o.IsSet() {
+				t.Error("set by its default, want it set by the command line only")
+			}
+		})
+	}
+}
+
+// The limits of each flag: the values at the edge are taken, those beyond are
+// not, and neither is what is no value of its kind.
+func TestFlagValues(t *testing.T) {
+	const forever = "1000000000"
+	for _, c := range []struct {
+		flag string
+		good []string
+		bad  []string
+	}{
+		{"host", []string{"0.0.0.0", "::1", "[::1]", "localhost", "fe80::1%eth0"}, []string{"", "http://a", "a:1", "a b", "[a]"}},
+		{"port", []string{"0", "1", "65535"}, []string{"", "-1", "65536", "80.0", "http", "0x50"}},
+		{"prometheus-host", []string{"127.0.0.1"}, []string{"127.0.0.1:29000"}},
+		{"prometheus-port", []string{"0", "65535"}, []string{"65536"}},
+		{"max-payload-size", []string{"1", "9223372036854775807"}, []string{"0", "9223372036854775808", "512MB"}},
+		{"max-header-bytes", []string{"1024", "16777216"}, []string{"1023", "16777217"}},
+		{"max-connections", []string{"1", "16777216"}, []string{"0", "16777217"}},
+		{"max-tree-size", []string{"1"}, []string{"0", "-1"}},
+		{"intra-node-data-parallel-size", []string{"1", "1024"}, []string{"0", "1025"}},
+		{"cache-threshold", []string{"0", "0.0", "1", ".5", "1e-3"}, []string{"-0.1", "1.1", "NaN", "", "half"}},
+		{"balance-abs-threshold", []string{"0", "9223372036854775807"}, []string{"-1", "1.5"}},
+		{"balance-rel-threshold", []string{"1", "1e9"}, []string{"0.99", "inf", "NaN", "1e999"}},
+		{"eviction-interval-secs", []string{"1", forever}, []string{"0", "none", "x"}},
+		{"worker-startup-timeout-secs", []string{"0.001", "1", forever}, []string{"0", "none", "1m", "1e3", "-1", "", ".", "1000000001", "0.0001"}},
+		{"worker-startup-check-interval", []string{"0.5"}, []string{"0"}},
+		{"health-check-interval-secs", []string{"0.2", "60"}, []string{"0", "none"}},
+		{"health-check-timeout-secs", []string{"5"}, []string{"0"}},
+		{"health-check-endpoint", []string{"/", "/healthz?full=1"}, []string{"", "health", "/a b", "/a#b", "/a\r\nb"}},
+		{"health-failure-threshold", []string{"1"}, []string{"0"}},
+		{"health-success-threshold", []string{"1"}, []string{"0"}},
+		{"retry-max-retries", []string{"1"}, []string{"0"}},
+		{"retry-initial-backoff-ms", []string{"1"}, []string{"0", "1.5"}},
+		{"retry-max-backoff-ms", []string{"50", "1000000000000"}, []string{"0", "1000000000001"}},
+		{"retry-backoff-multiplier", []string{"1"}, []string{"0.9", "inf"}},
+		{"retry-jitter-factor", []string{"0", "1"}, []string{"-0.1", "1.01"}},
+		{"cb-failure-threshold", []string{"1", "4294967295"}, []string{"0"}},
+		{"cb-success-threshold", []string{"1"}, []string{"0"}},
+		{"cb-timeout-duration-secs", []string{"1"}, []string{"0"}},
+		{"cb-window-duration-secs", []string{"1"}, []string{"0"}},
+		{"request-timeout-secs", []string{"0", "none", "None", "0.5", forever}, []string{"-1", "never", "0.0001"}},
+		{"connect-timeout-secs", []string{"0", "none"}, []string{"x"}},
+		{"first-byte-timeout-secs", []string{"0", "none"}, []string{"x"}},
+		{"idle-timeout-secs", []string{"0", "none"}, []string{"x"}},
+		{"pool-idle-timeout-secs", []string{"0", "4"}, []string{"4.1", "none"}},
+		{"client-header-timeout-secs", []string{"0", "none"}, []string{"x"}},
+		{"client-body-timeout-secs", []string{"0", "none"}, []string{"x"}},
+		{"client-write-timeout-secs", []string{"0", "none"}, []string{"x"}},
+		{"client-idle-timeout-secs", []string{"1"}, []string{"0", "none"}},
+		{"shutdown-delay-secs", []string{"0", "15"}, []string{"none", "-1"}},
+		{"shutdown-grace-period-secs", []string{"0", "300"}, []string{"none"}},
+		{"policy", []string{"random", "round_robin", "cache_aware", "consistent_hash", "rendezvous_hash", "sticky_least_loaded", "least_work"}, []string{"", "kv_aware", "Random", "round-robin"}},
+		{"log-level", []string{"debug", "info", "warn", "warning", "WARNING", "error", "critical"}, []string{"", "trace", "3"}},
+		{"log-format", []string{"text", "json"}, []string{"logfmt"}},
+		{"histogram-buckets", []string{"prometheus", "vmrange"}, []string{"native"}},
+		{"api-key", []string{"", "sk-1_2.3~/+=="}, []string{"a b", "a\n", "ä"}},
+		{"request-id-headers", []string{"X-Request-ID"}, []string{"a b", "a:", "ä", "a,b"}},
+		{"cors-allowed-origins", []string{"*", "null", "https://a.example", "http://[::1]:3000", "app://ui"}, []string{"a.example", "https://a.example/", "https://", "https://a b", "https://a,https://b"}},
+		{"worker-urls", []string{"http://a", "https://a:8443/v1"}, []string{"", "a", "grpc://a:1", "grpcs://a:1", "http://a,http://b", "http://a http://b"}},
+		{"access-log", []string{"true", "False", "1", "0"}, []string{"", "yes", "2"}},
+		{"tls-cert-path", []string{"a.pem"}, nil},
+		{"tls-key-path", []string{"a.pem"}, nil},
+		{"log-dir", []string{"", "logs"}, nil},
+		{"listen", []string{"127.0.0.1:0", "[::1]:65535", "localhost:1"}, []string{"", "a", ":1", "a:", "a:65536", "::1:1"}},
+	} {
+		t.Run(c.flag, func(t *testing.T) {
+			for _, v := range c.good {
+				if faults := valueFaults(c.flag, v); len(faults) > 0 {
+					t.Errorf("%q: %v, want it taken", v, faults)
+				}
+			}
+			for _, v := range c.bad {
+				faults := valueFaults(c.flag, v)
+				if len(faults) != 1 || !strings.HasPrefix(faults[0], "--"+c.flag) {
+					t.Errorf("%q: faults %q, want one that names the flag", v, faults)
+				}
+			}
+		})
+	}
+}
+
+// valueFaults gives what is wrong with one value of a flag, leaving out what it
+// contradicts.
+func valueFaults(flag, value string) []string {
+	var c config
+	for _, o := range commandOptions(&c, demoCommand) {
+		if o.name != flag {
+			continue
+		}
+		if err := (*typed)(o).Set(value); err != nil {
+			return []string{err.Error()}
+		}
+		var lines []string
+		for _, err := range o.read(nil) {
+			lines = append(lines, err.Error())
+		}
+		return lines
+	}
+	return []string{"no such flag"}
+}
+
+// A value that is wrong leaves the default, so that it isn't reported a second
+// time as a contradiction.
+func TestWrongValueLeavesTheDefault(t *testing.T) {
+	var c config
+	for _, o := range options(&c) {
+		if o.name == "retry-max-backoff-ms" {
+			_ = (*typed)(o).Set("0")
+		}
+		o.read(nil)
+	}
+	if want := 30 * time.Second; c.Retry.MaxBackoff != want {
+		t.Errorf("longest backoff %v, want %v", c.Retry.MaxBackoff, want)
+	}
+}
+
+func TestMessagesSayWhatToDo(t *testing.T) {
+	for _, c := range []struct{ flag, value, want string }{
+		{"policy", "round-robin", `--policy: "round-robin" is unknown: did you mean round_robin? give one of random, round_robin,`},
+		{"policy", "x", `--policy: "x" is unknown: give one of random,`},
+		{"worker-urls", "http://a,http://b", "separated by spaces: --worker-urls http://A:8000 http://B:8000"},
+		{"worker-urls", "", "--worker-urls needs at least one URL"},
+		{"worker-urls", "grpc://bob:secret@a:1", "--worker-urls grpc://…@a:1 is not supported: "},
+		{"worker-urls", "http://bob:secret@a:1 ", `"http://…@a:1 " holds a comma or a space`},
+		{"api-key", "secret\n", "--api-key: the key holds a space, a line end"},
+		{"request-timeout-secs", "5m", `--request-timeout-secs: "5m" is not a number of seconds from 0.001 to 1000000000, or none`},
+		{"retry-max-retries", "0", `--retry-max-retries: "0" is not a whole number of at least 1`},
+		{"balance-rel-threshold", "0", `--balance-rel-threshold: "0" is not a number of at least 1`},
+		{"log-level", "loud", `--log-level: "loud" is not a log level: give one of debug, info, warning, error, critical`},
+	} {
+		t.Run(c.flag+" "+c.value, func(t *testing.T) {
+			got := strings.Join(valueFaults(c.flag, c.value), "\n")
+			if !strings.Contains(got, c.want) {
+				t.Errorf("message %q, want %q in it", got, c.want)
+			}
+			if strings.Contains(got, "secret") {
+				t.Errorf("message %q tells a secret", got)
+			}
+		})
+	}
+}
+
+func TestWholeKeepsToItsType(t *testing.T) {
+	var n int64
+	if err := readWhole(&n, 0, math.MaxInt64)("9223372036854775807"); err != nil || n != math.MaxInt64 {
+		t.Errorf("%d, %v, want %d", n, err, int64(math.MaxInt64))
+	}
+}

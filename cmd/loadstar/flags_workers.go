@@ -1,0 +1,180 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"loadstar/actors/workerurl"
+)
+
+// workerOptions is the fleet at start-up and how to speak with it.
+func workerOptions(w *workersConfig) []*option {
+	const category = "workers"
+	return []*option{
+		{
+			name: "worker-urls", arg: "URL ...", category: category, needs: "URL",
+			usage: "send requests to these workers, http:// or https://; more may be added later by POST /workers",
+			many:  workerURLs(&w.URLs),
+		},
+		{
+			name: "api-key", arg: "KEY", category: category,
+			usage: "present KEY as a bearer key to workers",
+			one:   readKey(&w.APIKey),
+		},
+		{
+			name: "intra-node-data-parallel-size", arg: "N", category: category, def: "1",
+			usage: "take each URL for N data-parallel ranks, each with a load of its own",
+			one:   readWhole(&w.DPSize, 1, 1024),
+		},
+		{
+			name: "worker-startup-timeout-secs", arg: "SECONDS", category: category, def: "600",
+			usage: "wait so long for a new worker to become healthy",
+			one:   readSeconds(&w.StartupTimeout, shortest, longest),
+		},
+		{
+			name: "worker-startup-check-interval", arg: "SECONDS", category: category, def: "1",
+			usage:   "look so often whether a new worker is healthy",
+			differs: "30 there",
+			one:     readSeconds(&w.StartupInterval, shortest, longest),
+		},
+	}
+}
+
+// workerURLs reads URLs into their canonical form, each once. One that is
+// wrong still counts, so that it isn't reported again as one too few.
+func workerURLs(dst *[]string) func([]string) []error {
+	return func(values []string) []error {
+		var urls []string
+		var faults []error
+		for _, v := range values {
+			u, err := workerURL(v)
+			if err != nil {
+				faults = append(faults, err)
+				u = v
+			}
+			if !slices.Contains(urls, u) {
+				urls = append(urls, u)
+			}
+		}
+		*dst = urls
+		return faults
+	}
+}
+
+func workerURL(value string) (string, error) {
+	shown := workerurl.Redacted(value)
+	if scheme, _, ok := strings.Cut(value, "://"); ok {
+		if r, ok := refused["worker-urls="+strings.ToLower(scheme)+"://"]; ok {
+			return "", refusedValue{r, shown}
+		}
+	}
+	if strings.Contains(value, ",") || strings.ContainsFunc(value, isSpaceOrControl) {
+		return "", fmt.Errorf("%q holds a comma or a space: give one URL in each argument, separated by spaces: --worker-urls http://A:8000 http://B:8000", shown)
+	}
+	return workerurl.Canonical(value)
+}
+
+// healthOptions is the active health check.
+func healthOptions(h *healthConfig) []*option {
+	const category = "health checks"
+	return []*option{
+		{
+			name: "health-check-endpoint", arg: "PATH", category: category, def: "/health",
+			usage: "check workers by GET PATH; any 2xx is healthy",
+			one:   readPath(&h.Endpoint),
+		},
+		{
+			name: "health-check-interval-secs", arg: "SECONDS", category: category, def: "10",
+			usage:   "check each worker every SECONDS",
+			differs: "60 there",
+			one:     readSeconds(&h.Interval, shortest, longest),
+		},
+		{
+			name: "health-check-timeout-secs", arg: "SECONDS", category: category, def: "5",
+			usage: "take a check that lasts longer for a bad one",
+			one:   readSeconds(&h.Timeout, shortest, longest),
+		},
+		{
+			name: "health-failure-threshold", arg: "N", category: category, def: "3",
+			usage: "take a worker out after N bad checks in a row",
+			one:   readWhole(&h.FailureThreshold, 1, math.MaxInt),
+		},
+		{
+			name: "health-success-threshold", arg: "N", category: category, def: "2",
+			usage: "bring a worker back after N good checks in a row",
+			one:   readWhole(&h.SuccessThreshold, 1, math.MaxInt),
+		},
+	}
+}
+
+// retryOptions is how a failed attempt is repeated.
+func retryOptions(r *retryConfig) []*option {
+	const category = "retries"
+	return []*option{
+		{
+			name: "retry-max-retries", arg: "N", category: category, def: "5",
+			usage: "make at most N attempts in all, the first one included",
+			one:   readWhole(&r.MaxAttempts, 1, math.MaxInt),
+		},
+		{
+			name: "retry-initial-backoff-ms", arg: "MS", category: category, def: "50",
+			usage: "wait MS milliseconds before the second attempt",
+			one:   readMillis(&r.InitialBackoff),
+		},
+		{
+			name: "retry-max-backoff-ms", arg: "MS", category: category, def: "30000",
+			usage: "never wait longer than MS milliseconds between attempts",
+			one:   readMillis(&r.MaxBackoff),
+		},
+		{
+			name: "retry-backoff-multiplier", arg: "FACTOR", category: category, def: "1.5",
+			usage: "wait FACTOR times longer before each further attempt (at least 1)",
+			one:   readDecimal(&r.Multiplier, 1, math.Inf(1)),
+		},
+		{
+			name: "retry-jitter-factor", arg: "SHARE", category: category, def: "0.2",
+			usage: "make each wait longer or shorter by up to this share of it, at random (0 to 1)",
+			one:   readDecimal(&r.Jitter, 0, 1),
+		},
+		{
+			name: "disable-retries", category: category,
+			usage: "make one attempt only",
+			one:   readSwitch(&r.Disabled),
+		},
+	}
+}
+
+// breakerOptions is the circuit breaker of each worker.
+func breakerOptions(b *breakerConfig) []*option {
+	const category = "circuit breakers"
+	return []*option{
+		{
+			name: "cb-failure-threshold", arg: "N", category: category, def: "10",
+			usage: "stop sending to a worker after N failures in a row",
+			one:   readWhole(&b.FailureThreshold, 1, math.MaxInt),
+		},
+		{
+			name: "cb-success-threshold", arg: "N", category: category, def: "3",
+			usage: "close a half-open breaker after N successes in a row",
+			one:   readWhole(&b.SuccessThreshold, 1, math.MaxInt),
+		},
+		{
+			name: "cb-timeout-duration-secs", arg: "SECONDS", category: category, def: "60",
+			usage: "keep a breaker open for SECONDS before trying the worker again",
+			one:   readSeconds(&b.OpenFor, shortest, longest),
+		},
+		{
+			name: "cb-window-duration-secs", arg: "SECONDS", category: category, def: "120",
+			usage:   "count failures that are less than SECONDS old",
+			differs: "no effect there",
+			one:     readSeconds(&b.Window, shortest, longest),
+		},
+		{
+			name: "disable-circuit-breaker", category: category,
+			usage: "send to healthy workers whatever they answered before",
+			one:   readSwitch(&b.Disabled),
+		},
+	}
+}

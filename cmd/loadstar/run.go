@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"loadstar/actors"
+	"loadstar/actors/policy"
+	"loadstar/proxy"
+)
+
+// route runs the router until a signal or until ctx ends.
+func route(ctx context.Context, c config) error {
+	log, closeLog, err := newLogger(c.Logging)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	return serve(ctx, c, log, nil)
+}
+
+// serve runs the router. ready, if there is one, is called with the address once
+// clients are served.
+func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)) error {
+	certs, err := loadCertificate(c.TLS)
+	if err != nil {
+		return err
+	}
+	p, err := proxy.New(proxyOptions(c, log))
+	if err != nil {
+		return err
+	}
+	closeNow := func() {
+		over, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = p.Close(over) // nothing was served
+	}
+	ln, err := proxy.Listen(c.Listen.Addr())
+	if err != nil {
+		closeNow()
+		return fmt.Errorf("cannot listen for clients: %w; choose another --host or --port", err)
+	}
+	metricsLn, err := net.Listen("tcp", c.Metrics.Listen.Addr())
+	if err != nil {
+		ln.Close()
+		closeNow()
+		return fmt.Errorf("cannot listen for metrics: %w; choose another --prometheus-host or --prometheus-port", err)
+	}
+	for _, url := range c.Workers.URLs {
+		if _, err := p.AddWorker(proxy.WorkerSpec{URL: url, Priority: proxy.DefaultPriority}); err != nil {
+			ln.Close()
+			metricsLn.Close()
+			closeNow()
+			return err
+		}
+	}
+	served := make(chan error, 2)
+	go func() { served <- p.Serve(ln, certs) }()
+	go func() { served <- p.ServeMetrics(metricsLn) }()
+	log.Info("listening", "address", ln.Addr().String(), "tls", certs != nil, "metrics", metricsLn.Addr().String(),
+		"policy", c.Policy.Name, "workers", len(c.Workers.URLs), "version", version)
+	if ready != nil {
+		ready(ln.Addr())
+	}
+
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	select {
+	case s := <-signals:
+		log.Info("shutting down", "signal", s.String(), "delay", c.Shutdown.Delay, "grace", c.Shutdown.Grace)
+	case <-ctx.Done():
+		log.Info("shutting down", "delay", c.Shutdown.Delay, "grace", c.Shutdown.Grace)
+	case err := <-served:
+		closeNow()
+		return fmt.Errorf("the listener ended: %w", err)
+	}
+	return shutdown(p, c.Shutdown, signals, log)
+}
+
+// shutdown ends the router in three steps: not ready but serving, not accepting
+// but finishing, over. Another signal ends it at once.
+func shutdown(p *proxy.Proxy, c shutdownConfig, signals <-chan os.Signal, log *slog.Logger) error {
+	started := time.Now()
+	p.BeginDrain()
+	ctx, cancel := context.WithTimeout(context.Background(), c.Delay+c.Grace)
+	defer cancel()
+	go func() {
+		select {
+		case <-signals:
+			log.Warn("a second signal: ending at once")
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	select {
+	case <-time.After(c.Delay):
+	case <-ctx.Done():
+	}
+	if err := p.Shutdown(ctx); err != nil {
+		return fmt.Errorf("requests were cut off: %w", err)
+	}
+	log.Info("stopped", "after", time.Since(started).Round(time.Millisecond))
+	return nil
+}
+
+// proxyOptions are the settings in the proxy's terms.
+func proxyOptions(c config, log *slog.Logger) proxy.Options {
+	health := actors.HealthOptions{
+		FailureThreshold: c.Health.FailureThreshold, SuccessThreshold: c.Health.SuccessThreshold,
+		Interval: c.Health.Interval, RetryInterval: c.Workers.StartupInterval, Timeout: c.Health.Timeout,
+	}
+	attempts := c.Retry.MaxAttempts
+	if c.Retry.Disabled {
+		attempts = 1
+	}
+	p := policy.DefaultOptions()
+	p.CacheThreshold, p.BalanceAbs, p.BalanceRel = c.Policy.CacheThreshold, c.Policy.BalanceAbs, c.Policy.BalanceRel
+	p.Seed = uint64(time.Now().UnixNano())
+	o := proxy.Options{
+		Health: proxy.HealthOptions{HealthOptions: health, Path: c.Health.Endpoint},
+		Retry: proxy.RetryOptions{
+			MaxAttempts: attempts, InitialBackoff: c.Retry.InitialBackoff, MaxBackoff: c.Retry.MaxBackoff,
+			Multiplier: c.Retry.Multiplier, Jitter: c.Retry.Jitter,
+		},
+		Timeouts: proxy.Timeouts{
+			Connect: c.Timeouts.Connect, FirstByte: c.Timeouts.FirstByte, Idle: c.Timeouts.Idle, PoolIdle: c.Timeouts.PoolIdle,
+			ClientHeader: c.Timeouts.ClientHeader, ClientBody: c.Timeouts.ClientBody,
+			ClientWrite: c.Timeouts.ClientWrite, ClientIdle: c.Timeouts.ClientIdle,
+		},
+		Limits: proxy.Limits{
+			BodyBytes: int(c.Limits.MaxBodyBytes), HeadBytes: c.Limits.MaxHeaderBytes,
+			Connections: c.Limits.MaxConnections, IdleConns: idleConnsPerWorker,
+		},
+		WorkerKey: c.Workers.APIKey, RequestIDHeaders: c.HTTP.RequestIDHeaders, Ranks: c.Workers.DPSize,
+		CORSOrigins: c.HTTP.CORSOrigins, ForwardedHeaders: c.HTTP.ForwardedHeaders, Compat: c.Compat,
+		AccessLog: c.Logging.AccessLog, PrometheusBuckets: c.Metrics.Buckets == bucketsPrometheus,
+		DebugEndpoints: c.Metrics.Debug, StartupTimeout: c.Workers.StartupTimeout, Version: version, Log: log,
+	}
+	if c.Compat && len(o.CORSOrigins) == 0 {
+		o.CORSOrigins = []string{"*"}
+	}
+	o.Router.PolicyOptions, o.Router.Health = p, health
+	o.Router.Breaker = actors.BreakerOptions{
+		Disabled: c.Breaker.Disabled, FailureThreshold: c.Breaker.FailureThreshold, SuccessThreshold: c.Breaker.SuccessThreshold,
+		Timeout: c.Breaker.OpenFor, Window: c.Breaker.Window,
+	}
+	o.Router.MaxWorkers, o.Router.TreeBytes = maxWorkers, int(c.Policy.MaxTreeBytes)
+	for r := range o.Router.Policy {
+		o.Router.Policy[r] = c.Policy.Name
+	}
+	return o
+}
+
+// Bounds that have no flag.
+const (
+	maxWorkers         = 4096
+	idleConnsPerWorker = 512
+)
+
+func loadCertificate(c tlsConfig) (*tls.Config, error) {
+	if c.CertPath == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.CertPath, c.KeyPath)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the certificate of --tls-cert-path %q and --tls-key-path %q: %w", c.CertPath, c.KeyPath, err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// newLogger returns the log that the settings ask for, and what closes its file.
+func newLogger(c loggingConfig) (*slog.Logger, func(), error) {
+	var out io.Writer = os.Stdout
+	closeFile := func() {}
+	if c.Dir != "" {
+		name := filepath.Join(c.Dir, "loadstar."+time.Now().UTC().Format(time.DateOnly)+".log")
+		f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+		if err != nil {
+			return nil, nil, fmt.Errorf("cannot write the log file of --log-dir: %w", err)
+		}
+		out, closeFile = io.MultiWriter(os.Stdout, f), func() { f.Close() }
+	}
+	opts := &slog.HandlerOptions{Level: c.Level}
+	if c.Format == logJSON {
+		return slog.New(slog.NewJSONHandler(out, opts)), closeFile, nil
+	}
+	return slog.New(slog.NewTextHandler(out, opts)), closeFile, nil
+}

@@ -1,0 +1,144 @@
+package prefixtree
+
+// Insert notes that a worker holds key from now on, and makes its path the
+// most recent of the worker. Where the key ends inside an edge that the worker
+// holds, the whole edge becomes recent.
+//
+// Insert works with the cells that are free and evicts afterwards, a bounded
+// number of entries at a time, to have a reserve again. When it runs out of
+// cells it keeps the prefix of key that it has got to: a key that needs more
+// than the reserve (a sixteenth of the limit, at most 1 MiB) may be kept in
+// part, and the next insert of the same key goes on from there. An empty key
+// and a worker that isn't below MaxWorkers are ignored.
+func (t *Tree) Insert(key []uint64, worker uint32) {
+	if len(key) == 0 || worker >= MaxWorkers {
+		return
+	}
+	t.now++
+	t.learn(key, uint16(worker))
+	t.trim()
+}
+
+// learn is Insert without eviction. It returns the number of blocks of key
+// that the worker is known to hold afterwards.
+func (t *Tree) learn(key []uint64, id uint16) int {
+	w := t.enroll(id)
+	if w == 0 {
+		return 0
+	}
+	ring := w * cellSlots
+	p := t.descend(key)
+	known := p.depth + p.common
+	if p.part != 0 && t.lookup(p.part, id) != 0 && known == len(key) {
+		t.touch(p.part, id, ring, 0)
+	} else if at, depth, missing := t.reach(p, id); depth < known {
+		known = depth
+		t.touch(at, id, ring, missing)
+	} else {
+		t.touch(at, id, ring, missing)
+		known += t.extend(at, key[known:], id, ring)
+	}
+	t.settle(w)
+	return known
+}
+
+// reach returns the deepest node on the path of a key that a worker can be
+// made a holder of with the cells there are, the depth of its end, and how
+// many nodes up from it the worker is missing from. It splits an edge that
+// matches in part.
+func (t *Tree) reach(p place, id uint16) (at ref, depth, missing int) {
+	at, depth = p.node, p.depth
+	for c := at; c != 0 && t.lookup(c, id) == 0; c = t.node(c).parent {
+		missing++
+	}
+	short := addCells*missing > t.room
+	for ; addCells*missing > t.room; missing-- {
+		n := t.node(at)
+		at, depth = n.parent, depth-int(n.length)
+	}
+	if p.part == 0 || short || t.room < addCells*(missing+1)+splitCells+t.copyCells(t.node(p.part)) {
+		return at, depth, missing
+	}
+	at = t.split(p.part, p.common)
+	if t.lookup(at, id) == 0 {
+		missing++
+	}
+	return at, depth + p.common, missing
+}
+
+// touch puts the entries of a worker from a node up to the root in front of
+// its ring, the first block foremost. The worker is missing from the deepest
+// of these nodes and is added there.
+func (t *Tree) touch(c ref, id uint16, ring entry, missing int) {
+	for c != 0 {
+		n := t.node(c)
+		var e entry
+		if missing > 0 {
+			if n.holding > packedMax && !n.indexed && t.room >= addCells*(int(n.holding)+missing) {
+				t.buildIndex(n)
+			}
+			e = t.add(n, id)
+			missing--
+		} else {
+			e = t.lookup(c, id)
+			t.unlink(e)
+		}
+		t.insertAfter(e, ring)
+		t.link(e).stamp = t.now
+		c = n.parent
+	}
+}
+
+// extend makes a worker that holds a node, or the root, hold the blocks that
+// follow, which no child of the node starts with. It returns how many there
+// were cells for.
+func (t *Tree) extend(at ref, key []uint64, id uint16, ring entry) int {
+	taken := 0
+	behind := ring
+	if at != 0 {
+		behind = t.lookup(at, id)
+		if n := t.node(at); n.children == 0 && n.holding == 1 {
+			taken = t.grow(n, key)
+		}
+	}
+	for taken < len(key) {
+		c := t.take(nodeCells)
+		if c == 0 {
+			break
+		}
+		n := t.node(c)
+		*n = node{self: c, worker: id, holding: 1, parent: at}
+		taken += t.grow(n, key[taken:])
+		t.attach(c)
+		if at != 0 {
+			t.node(at).children++
+		}
+		t.nodes++
+		t.entries++
+		e := c * cellSlots
+		t.insertAfter(e, behind)
+		t.link(e).stamp = t.now
+		at, behind = c, e
+	}
+	return taken
+}
+
+// splitCells is the most cells that split takes besides copyCells.
+const splitCells = 2
+
+// split puts a node with the first m blocks of an edge and with all its
+// holders above it and returns it.
+func (t *Tree) split(c ref, m int) ref {
+	low := t.node(c)
+	u := t.take(nodeCells)
+	up := t.node(u)
+	*up = node{self: u, worker: noWorker, parent: low.parent, children: 1}
+	t.detach(c)
+	t.cut(up, low, m)
+	low.parent = u
+	t.attach(u)
+	t.attach(c)
+	t.copyHolders(up, low)
+	t.nodes++
+	return u
+}

@@ -1,0 +1,441 @@
+package prefixtree
+
+import (
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+)
+
+// chain returns a key of n blocks that starts with the blocks of base. Equal
+// names after equal bases make equal blocks.
+func chain(base []uint64, name uint64, n int) []uint64 {
+	key := slices.Clone(base)
+	rng := rand.New(rand.NewPCG(name, uint64(len(base))))
+	for range n {
+		key = append(key, rng.Uint64())
+	}
+	return key
+}
+
+func TestMatch(t *testing.T) {
+	system := chain(nil, 1, 40)
+	chat := chain(system, 2, 100)
+	type told struct {
+		key    []uint64
+		worker uint32
+	}
+	tests := []struct {
+		name string
+		told []told
+		ask  []uint64
+		want map[uint32]int
+	}{
+		{"nothing known", nil, chat, map[uint32]int{}},
+		{"empty key", []told{{chat, 1}}, nil, map[uint32]int{}},
+		{"whole key", []told{{chat, 1}}, chat, map[uint32]int{1: 140}},
+		{"longer than known", []told{{chat, 1}}, chain(chat, 3, 7), map[uint32]int{1: 140}},
+		{"shorter than known", []told{{chat, 1}}, chat[:99], map[uint32]int{1: 99}},
+		{"unlike from the first block", []told{{chat, 1}}, chain(nil, 9, 5), map[uint32]int{}},
+		{"unlike inside an edge", []told{{chat, 1}}, chain(chat[:77], 9, 50), map[uint32]int{1: 77}},
+		{"first block only", []told{{chat, 1}}, chain(chat[:1], 9, 50), map[uint32]int{1: 1}},
+		{"each worker its own depth", []told{{chat, 1}, {system, 2}, {chat[:70], 3}, {chain(system, 5, 9), 4}}, chat, map[uint32]int{1: 140, 2: 40, 3: 70, 4: 40}},
+		{"a shorter key doesn't shorten", []told{{chat, 1}, {system, 1}}, chat, map[uint32]int{1: 140}},
+		{"a turn more", []told{{system, 1}, {chat, 1}, {chain(chat, 3, 30), 1}}, chain(chat, 3, 30), map[uint32]int{1: 170}},
+		{"more than an edge holds", []told{{chain(nil, 7, 5000), 1}}, chain(nil, 7, 5000), map[uint32]int{1: 5000}},
+		{"largest worker id", []told{{chat, MaxWorkers - 1}}, chat, map[uint32]int{MaxWorkers - 1: 140}},
+		{"too large a worker id", []told{{chat, MaxWorkers}, {chat, 1 << 31}}, chat, map[uint32]int{}},
+		{"empty key told", []told{{nil, 1}}, chat, map[uint32]int{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tree := New(1 << 20)
+			for _, x := range tt.told {
+				tree.Insert(x.key, x.worker)
+				check(t, tree)
+			}
+			if got := hitMap(t, tree.Match(tt.ask, nil)); !maps.Equal(got, tt.want) {
+				t.Errorf("Match = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestMatchAppends(t *testing.T) {
+	tree := New(1 << 20)
+	key := chain(nil, 1, 10)
+	tree.Insert(key, 7)
+	got := tree.Match(key, []Hit{{1, 2}})
+	if want := []Hit{{1, 2}, {7, 10}}; !slices.Equal(got, want) {
+		t.Errorf("Match = %v, want %v", got, want)
+	}
+}
+
+// A conversation at one worker is one edge however many turns it has, and a
+// second worker makes it two.
+func TestConversationGrowsInPlace(t *testing.T) {
+	tree := New(1 << 20)
+	key := chain(nil, 1, 5)
+	for turn := range uint64(40) {
+		tree.Insert(key, 3)
+		key = chain(key, turn, 12)
+	}
+	if got, want := tree.Nodes(), 1; got != want {
+		t.Errorf("%d nodes after 40 turns, want %d", got, want)
+	}
+	tree.Insert(key[:100], 4)
+	tree.Insert(key, 3)
+	if got, want := tree.Nodes(), 2; got != want {
+		t.Errorf("%d nodes with a second worker, want %d", got, want)
+	}
+	if got, want := tree.Entries(), 3; got != want {
+		t.Errorf("%d entries with a second worker, want %d", got, want)
+	}
+	check(t, tree)
+}
+
+// Edges are cut at every place, before and after they were cut elsewhere, so
+// that all ways in which hashes lie in lines come up.
+func TestCutEverywhere(t *testing.T) {
+	const length = 64
+	whole := chain(nil, 1, length)
+	for first := 1; first < length; first++ {
+		for second := 1; second < length; second++ {
+			tree := New(256 << 10)
+			tree.Insert(whole, 0)
+			tree.Insert(chain(whole[:first], 2, 1), 0)
+			tree.Insert(chain(whole[:second], 3, 1), 0)
+			if got := tree.Match(whole, nil); len(got) != 1 || got[0].Blocks != length {
+				t.Fatalf("cut at %d and %d: Match = %v, want %d blocks", first, second, got, length)
+			}
+			for n := 1; n < length; n += 7 {
+				if got := tree.Match(chain(whole[:n], 4, 20), nil); len(got) != 1 || got[0].Blocks != uint32(n) {
+					t.Fatalf("cut at %d and %d: Match = %v, want %d blocks", first, second, got, n)
+				}
+			}
+			if first%8 == 0 {
+				check(t, tree)
+			}
+		}
+	}
+}
+
+// A node passes from one holder to thousands and back, with other ids each
+// time, while a second node below it gets the same holders by a split.
+func TestManyHolders(t *testing.T) {
+	key := chain(nil, 1, 50)
+	for _, step := range []uint32{1, 3, 4, 64, 257} {
+		tree := New(8 << 20)
+		want := map[uint32]int{}
+		for w := uint32(0); w < MaxWorkers && len(want) < 3000; w += step {
+			tree.Insert(key, w)
+			want[w] = 50
+		}
+		tree.Insert(chain(key[:20], 2, 5), 5*step)
+		check(t, tree)
+		if got := hitMap(t, tree.Match(key, nil)); !maps.Equal(got, want) {
+			t.Fatalf("step %d: %d hits, want %d", step, len(got), len(want))
+		}
+		used := tree.size - tree.room
+		gone := slices.Collect(maps.Keys(want))
+		for i, w := range gone {
+			for !tree.Forget(w, 1) {
+				continue
+			}
+			delete(want, w)
+			if i%500 == 0 || len(want) < 3 {
+				check(t, tree)
+				if got := hitMap(t, tree.Match(key, nil)); !maps.Equal(got, want) {
+					t.Fatalf("step %d: %d hits, want %d", step, len(got), len(want))
+				}
+			}
+		}
+		if tree.Entries() != 0 || tree.Nodes() != 0 || tree.size-tree.room != 1 {
+			t.Errorf("step %d: %d entries, %d nodes, %d cells left of %d", step, tree.Entries(), tree.Nodes(), tree.size-tree.room, used)
+		}
+	}
+}
+
+// Keys that break the chain, as colliding hashes do, may get wrong answers
+// but leave the tree whole.
+func FuzzUnchained(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9})
+	f.Add([]byte("\x00a\x00a\x01a\x00b\x00a\x00\x00\x03ababbababbbabababab"))
+	f.Fuzz(func(t *testing.T, script []byte) {
+		tree := newTree(600)
+		for len(script) > 3 {
+			n := min(int(script[1])%60+1, len(script)-2)
+			key := make([]uint64, n)
+			for i, b := range script[2 : 2+n] {
+				key[i] = uint64(b % 3)
+			}
+			switch w := uint32(script[0] % 5); script[0] >> 6 {
+			case 0:
+				tree.Forget(w, int(script[1]%4))
+			case 1:
+				tree.Match(key, nil)
+			default:
+				tree.Insert(key, w)
+			}
+			check(t, tree)
+			script = script[1+n/3:]
+		}
+	})
+}
+
+// A key of 8 MB, whole and as a chain of one-block edges, goes in, comes out
+// and can be forgotten and evicted; nothing recurses.
+func TestLongKey(t *testing.T) {
+	const length = 131072
+	key := chain(nil, 1, length)
+	t.Run("one insert", func(t *testing.T) {
+		tree := New(64 << 20)
+		tree.Insert(key, 1)
+		if got, want := tree.Match(key, nil), []Hit{{1, length}}; !slices.Equal(got, want) {
+			t.Errorf("Match = %v, want %v", got, want)
+		}
+		if got, want := tree.Nodes(), length/maxEdge; got != want {
+			t.Errorf("%d nodes, want %d", got, want)
+		}
+		check(t, tree)
+	})
+	t.Run("many prefixes", func(t *testing.T) {
+		tree := New(64 << 20)
+		for n := range 3000 { // two workers in turn make each block an edge
+			tree.Insert(key[:n+1], uint32(n%2))
+		}
+		tree.Insert(key, 1)
+		if got, want := hitMap(t, tree.Match(key, nil)), map[uint32]int{0: 2999, 1: length}; !maps.Equal(got, want) {
+			t.Errorf("Match = %v, want %v", got, want)
+		}
+		check(t, tree)
+	})
+	t.Run("single blocks", func(t *testing.T) {
+		tree := singleBlocks(key)
+		if got, want := tree.Nodes(), length; got != want {
+			t.Fatalf("%d nodes, want %d", got, want)
+		}
+		if got, want := tree.Match(key, nil), []Hit{{1, length}}; !slices.Equal(got, want) {
+			t.Errorf("Match = %v, want %v", got, want)
+		}
+		tree.Insert(key, 2)
+		check(t, tree)
+		for tree.Entries() > length {
+			tree.Forget(1, 64)
+		}
+		tree.reserve = tree.size // evict all
+		for tree.Entries() > 0 {
+			tree.Insert(key[:1], 3)
+		}
+		check(t, tree)
+	})
+}
+
+// singleBlocks makes a tree in which every block of key is an edge of its
+// own, without the quadratic work of getting there by inserts.
+func singleBlocks(key []uint64) *Tree {
+	tree := New(64 << 20)
+	w := tree.enroll(1)
+	at := ref(0)
+	tree.now++
+	for i := range key {
+		n := tree.extend(at, key[i:i+1], 1, w*cellSlots)
+		c := tree.find(at, uint32(key[i]))
+		if n != 1 || c == 0 {
+			panic("no node for the block")
+		}
+		tree.node(c).children++ // or the next block would join this one
+		at = c
+	}
+	for c := at; c != 0; c = tree.node(c).parent {
+		tree.node(c).children = 1
+	}
+	tree.node(at).children = 0
+	tree.settle(w)
+	return tree
+}
+
+func TestRecency(t *testing.T) {
+	a, b, c := chain(nil, 1, 100), chain(nil, 2, 100), chain(nil, 3, 100)
+	known := func(tree *Tree) string {
+		s := ""
+		for i, key := range [][]uint64{a, b, c} {
+			if len(tree.Match(key, nil)) > 0 {
+				s += string(rune('a' + i))
+			}
+		}
+		return s
+	}
+	tests := []struct {
+		name string
+		do   func(tree *Tree)
+		want string // after one eviction
+	}{
+		{"oldest first", func(*Tree) {}, "bc"},
+		{"an insert refreshes", func(tree *Tree) { tree.Insert(a, 1) }, "ac"},
+		{"a match doesn't", func(tree *Tree) { tree.Match(a, nil) }, "bc"},
+		{"an insert of a prefix refreshes the edge", func(tree *Tree) { tree.Insert(a[:10], 1) }, "ac"},
+		{"across workers", func(tree *Tree) { tree.Insert(a, 1); tree.Insert(b, 2) }, "ab"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tree := New(1 << 20)
+			tree.Insert(a, 1)
+			tree.Insert(b, 2)
+			tree.Insert(c, 3)
+			tt.do(tree)
+			evictOne(tree)
+			check(t, tree)
+			if got := known(tree); got != tt.want {
+				t.Errorf("after an eviction %q are known, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// evictOne evicts one entry as trim does.
+func evictOne(tree *Tree) {
+	c := tree.stalest
+	tree.drop(tree.worker(c).ring.prev)
+	tree.settle(c)
+}
+
+// Order must survive the counter's wrap, and what is older than the counter
+// can tell goes.
+func TestStampsWrap(t *testing.T) {
+	tree := New(1 << 20)
+	tree.now = ^uint32(0) - 1
+	for i := range uint64(4) { // stamps 2^32-1, 0, 1, 2
+		tree.Insert(chain(nil, i, 10), uint32(i))
+		check(t, tree)
+	}
+	for i := range uint64(4) {
+		if got := tree.Match(chain(nil, i, 10), nil); len(got) != 1 {
+			t.Errorf("key %d is gone before its turn", i)
+		}
+		evictOne(tree)
+		if got := tree.Match(chain(nil, i, 10), nil); len(got) != 0 {
+			t.Errorf("key %d is still there after its turn", i)
+		}
+	}
+
+	tree.Insert(chain(nil, 7, 10), 1)
+	tree.now += maxAge - 2
+	tree.Insert(chain(nil, 8, 10), 2)
+	if got, want := tree.Entries(), 2; got != want {
+		t.Errorf("%d entries just below the greatest age, want %d", got, want)
+	}
+	tree.Insert(chain(nil, 9, 10), 2)
+	check(t, tree)
+	if got := tree.Match(chain(nil, 7, 10), nil); len(got) != 0 {
+		t.Errorf("an entry older than %d inserts is still there", uint32(maxAge))
+	}
+}
+
+// The tree keeps its limit at every step, uses most of it, and says what the
+// heap says.
+func TestBytes(t *testing.T) {
+	for _, limit := range []int{64 << 10, 300 << 10, 1 << 20, 24 << 20} {
+		before := heapBytes()
+		tree := New(limit)
+		p := newPrompts(200, 128, 90)
+		key := make([]uint64, p.length)
+		for id := range uint64(limit / 200) {
+			p.write(key, id)
+			tree.Insert(key, workerOf(id, 100))
+			if got := tree.Bytes(); got > limit {
+				t.Fatalf("limit %d: %d bytes after %d inserts", limit, got, id+1)
+			}
+		}
+		grown := heapBytes() - before
+		got := tree.Bytes()
+		if got < limit*92/100 {
+			t.Errorf("limit %d: uses only %d bytes", limit, got)
+		}
+		if grown > got*115/100+16<<10 || grown < got*85/100-16<<10 {
+			t.Errorf("limit %d: tree says %d bytes, heap grew by %d", limit, got, grown)
+		}
+		if tree.Evicted() == 0 {
+			t.Errorf("limit %d: nothing evicted", limit)
+		}
+		check(t, tree)
+		runtime.KeepAlive(tree)
+	}
+}
+
+// Limits too small for anything make a tree that takes no harm.
+func TestTinyLimits(t *testing.T) {
+	key := chain(nil, 1, 300)
+	for _, limit := range []int{-1, 0, 1, 1000, 33 << 10, 34 << 10, 35 << 10, 36 << 10, 40 << 10} {
+		tree := New(limit)
+		for i := range uint64(300) {
+			tree.Insert(chain(key[:i], i, 40), uint32(i%7))
+			tree.Match(key, nil)
+			check(t, tree)
+		}
+		if floor := New(0).Bytes(); tree.Bytes() > max(limit, floor) {
+			t.Errorf("limit %d: %d bytes", limit, tree.Bytes())
+		}
+	}
+}
+
+// A key far beyond the budget is kept in part, at the price of a bounded
+// number of entries, and asking again and again doesn't empty the tree.
+func TestTooLongKey(t *testing.T) {
+	tree := New(1 << 20)
+	for i := range uint64(2000) {
+		tree.Insert(chain(nil, i, 100), uint32(i%8))
+	}
+	before, evicted := tree.Entries(), tree.Evicted()
+	long := chain(nil, 9999, 1_000_000)
+	tree.Insert(long, 3)
+	check(t, tree)
+	if gone := tree.Evicted() - evicted; gone > evictSteps {
+		t.Errorf("one insert evicted %d entries, want at most %d", gone, evictSteps)
+	}
+	if got := tree.Match(long, nil); len(got) != 1 || got[0].Blocks < 1000 {
+		t.Errorf("Match = %v, want a prefix at worker 3", got)
+	}
+	if tree.Entries() < before/2 {
+		t.Errorf("%d entries left of %d", tree.Entries(), before)
+	}
+}
+
+func TestForget(t *testing.T) {
+	tree := New(8 << 20)
+	for i := range uint64(1000) {
+		tree.Insert(chain(chain(nil, i%10, 20), i, 30), uint32(i%4))
+	}
+	for !tree.Forget(2, 64) {
+		check(t, tree)
+	}
+	for i := range uint64(1000) {
+		for _, h := range tree.Match(chain(chain(nil, i%10, 20), i, 30), nil) {
+			if h.Worker == 2 {
+				t.Fatalf("worker 2 still has %d blocks of key %d", h.Blocks, i)
+			}
+		}
+	}
+	if !tree.Forget(2, 1) || !tree.Forget(77, 1) || !tree.Forget(MaxWorkers, 1) {
+		t.Error("Forget of a worker without entries is false, want true")
+	}
+	if tree.Forget(1, 0) {
+		t.Error("Forget in no steps is true, want false")
+	}
+	if got, want := tree.Evicted(), uint64(0); got != want {
+		t.Errorf("%d entries evicted by Forget, want %d", got, want)
+	}
+	tree.Insert(chain(nil, 3, 20), 2)
+	if got := hitMap(t, tree.Match(chain(nil, 3, 20), nil)); got[2] != 20 {
+		t.Errorf("a worker used again has %d blocks, want 20", got[2])
+	}
+}
+
+func heapBytes() int {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}

@@ -1,0 +1,331 @@
+package proxy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"loadstar/actors"
+	"loadstar/proxy/httphead"
+)
+
+// workerJSON is a worker as the admin API shows it. The first keys and their
+// order are vllm-router's; what follows is ours.
+type workerJSON struct {
+	URL            string            `json:"url"`
+	Model          string            `json:"model_id"`
+	Type           string            `json:"worker_type"`
+	Healthy        bool              `json:"is_healthy"`
+	Load           int               `json:"load"`
+	ConnectionMode string            `json:"connection_mode"`
+	Priority       int               `json:"priority"`
+	Cost           float64           `json:"cost"`
+	Breaker        string            `json:"breaker"`
+	Phases         map[string]int    `json:"phases"`
+	Removed        bool              `json:"removed,omitempty"` // no member any more, with requests still running
+	Reason         string            `json:"reason,omitempty"`  // of the last check that went wrong
+	Processed      uint64            `json:"processed"`
+	Labels         map[string]string `json:"labels,omitempty"`
+}
+
+func workerToJSON(v *actors.WorkerView) workerJSON {
+	phases := make(map[string]int)
+	for ph, n := range v.InPhase {
+		if n > 0 {
+			phases[actors.Phase(ph).String()] = n
+		}
+	}
+	return workerJSON{
+		URL: v.URL, Model: v.Model, Type: v.Role.String(), Healthy: v.Healthy, Load: v.Load, ConnectionMode: "Http",
+		Priority: v.Priority, Cost: v.Cost, Breaker: v.Breaker.String(), Phases: phases, Removed: !v.Member,
+		Reason: v.Reason, Processed: v.Granted, Labels: v.Labels,
+	}
+}
+
+// getWorkers lists the members of the fleet, and apart from them the workers
+// that were removed and still have requests running.
+func (x *exchange) getWorkers() {
+	v, err := x.p.router.Snapshot(x.p.now())
+	if err != nil {
+		x.refuse(problemOf(err))
+		return
+	}
+	members, leaving := []workerJSON{}, []workerJSON{}
+	counts := map[actors.Role]int{}
+	for i := range v.Workers {
+		w := &v.Workers[i]
+		if !w.Member {
+			leaving = append(leaving, workerToJSON(w))
+			continue
+		}
+		members = append(members, workerToJSON(w))
+		counts[w.Role]++
+	}
+	x.answerJSON(fasthttp.StatusOK, struct {
+		Workers []workerJSON `json:"workers"`
+		Total   int          `json:"total"`
+		Stats   struct {
+			Prefill int `json:"prefill_count"`
+			Decode  int `json:"decode_count"`
+			Regular int `json:"regular_count"`
+		} `json:"stats"`
+		Leaving []workerJSON `json:"leaving,omitempty"`
+	}{
+		Workers: members, Total: len(members), Leaving: leaving,
+		Stats: struct {
+			Prefill int `json:"prefill_count"`
+			Decode  int `json:"decode_count"`
+			Regular int `json:"regular_count"`
+		}{counts[actors.Prefill], counts[actors.Decode], counts[actors.Regular]},
+	})
+}
+
+// listWorkers lists the URLs of the members.
+func (x *exchange) listWorkers() {
+	v, err := x.p.router.Snapshot(x.p.now())
+	if err != nil {
+		x.refuse(problemOf(err))
+		return
+	}
+	urls := []string{}
+	for i := range v.Workers {
+		if v.Workers[i].Member {
+			urls = append(urls, v.Workers[i].URL)
+		}
+	}
+	x.answerJSON(fasthttp.StatusOK, map[string]any{"urls": urls})
+}
+
+// adminError answers a call to /workers as vllm-router does.
+func (x *exchange) adminError(status int, code, message string) {
+	x.record.refused = code
+	x.answerJSON(status, struct {
+		Error string `json:"error"`
+		Code  string `json:"code"`
+	}{message, code})
+}
+
+// getWorker shows one worker.
+func (x *exchange) getWorker() {
+	name, ok := x.namedWorker()
+	if !ok {
+		return
+	}
+	v, err := x.p.router.Snapshot(x.p.now())
+	if err != nil {
+		x.refuse(problemOf(err))
+		return
+	}
+	for i := range v.Workers {
+		if w := &v.Workers[i]; w.URL == name && w.Member {
+			x.answerJSON(fasthttp.StatusOK, workerToJSON(w))
+			return
+		}
+	}
+	x.adminError(fasthttp.StatusNotFound, "WORKER_NOT_FOUND", fmt.Sprintf("Worker %s not found", name))
+}
+
+// namedWorker takes the worker's canonical name out of the path. It reports
+// false if it has answered that there is none.
+func (x *exchange) namedWorker() (string, bool) {
+	raw, err := unescapeWorker(x.path)
+	name := raw
+	if err == nil {
+		name, err = canonicalName(raw)
+	}
+	if err != nil {
+		x.adminError(fasthttp.StatusBadRequest, "INVALID_WORKER_URL", err.Error())
+		return "", false
+	}
+	return name, true
+}
+
+// deleteWorker takes one worker, or all ranks at a base URL, out of the fleet.
+func (x *exchange) deleteWorker() {
+	name, ok := x.namedWorker()
+	if !ok {
+		return
+	}
+	switch err := x.p.RemoveWorker(name); {
+	case err == nil || x.p.opts.Compat && errors.Is(err, actors.ErrUnknownWorker):
+		x.answerJSON(fasthttp.StatusOK, successJSON{true, fmt.Sprintf("Worker %s removed successfully", name)})
+	case errors.Is(err, actors.ErrUnknownWorker):
+		x.adminError(fasthttp.StatusNotFound, "WORKER_NOT_FOUND", fmt.Sprintf("Worker %s not found", name))
+	default:
+		x.adminError(fasthttp.StatusServiceUnavailable, "REMOVE_WORKER_FAILED", err.Error())
+	}
+}
+
+type successJSON struct {
+	Success bool   `json:"success"`
+	Message string `json:"message"`
+}
+
+// postWorkers adds the worker that the body describes.
+func (x *exchange) postWorkers() {
+	var in struct {
+		URL      string            `json:"url"`
+		Model    string            `json:"model_id"`
+		Priority *int              `json:"priority"`
+		Cost     *float64          `json:"cost"`
+		Type     string            `json:"worker_type"`
+		Labels   map[string]string `json:"labels"`
+	}
+	const adminBody = 1 << 20
+	body, err := readBody(nil, &x.ctx.Request, x.ctx.Conn(), adminBody, x.p.opts.Timeouts.ClientBody)
+	if err == nil {
+		err = json.Unmarshal(body, &in)
+	}
+	switch {
+	case err != nil:
+		x.adminError(fasthttp.StatusBadRequest, "ADD_WORKER_FAILED", "the body must be a JSON object with a url: "+err.Error())
+		return
+	case in.URL == "":
+		x.adminError(fasthttp.StatusBadRequest, "ADD_WORKER_FAILED", "the body has no url")
+		return
+	case in.Type != "" && in.Type != actors.Regular.String():
+		x.adminError(fasthttp.StatusBadRequest, "ADD_WORKER_FAILED", fmt.Sprintf("worker_type %q: this router takes regular workers", in.Type))
+		return
+	case in.Cost != nil && !(*in.Cost > 0 && *in.Cost < 1e9):
+		x.adminError(fasthttp.StatusBadRequest, "ADD_WORKER_FAILED", "cost must be above 0")
+		return
+	}
+	spec := WorkerSpec{URL: in.URL, Model: in.Model, Priority: DefaultPriority, Cost: 1, Labels: in.Labels}
+	if in.Priority != nil {
+		spec.Priority = *in.Priority
+	}
+	if in.Cost != nil {
+		spec.Cost = *in.Cost
+	}
+	status, message := x.add(spec)
+	switch {
+	case status < 300:
+		x.answerJSON(status, successJSON{true, message})
+	default:
+		x.adminError(status, "ADD_WORKER_FAILED", message)
+	}
+}
+
+// DefaultPriority is what vllm-router reports of a worker that was given none.
+const DefaultPriority = 50
+
+// addWorker adds the worker that the query names.
+func (x *exchange) addWorker() {
+	url := x.ctx.QueryArgs().Peek("url")
+	if len(url) == 0 {
+		x.refuse(badRequest("Failed to deserialize query string: missing field `url`"))
+		return
+	}
+	status, message := x.add(WorkerSpec{URL: string(url), Priority: DefaultPriority, Cost: 1})
+	if status < 300 {
+		x.answerText(status, message)
+		return
+	}
+	x.refuse(&problem{status, kindInvalid, "add_worker_failed", message, 0})
+}
+
+// add adds a worker and waits until it is healthy, unless the query says
+// wait=false. A worker that isn't healthy by then stays in the fleet, and gets
+// requests once it is, unless the query says require_healthy=true.
+func (x *exchange) add(spec WorkerSpec) (status int, message string) {
+	args := x.ctx.QueryArgs()
+	wait := string(args.Peek("wait")) != "false"
+	require := x.p.opts.Compat || string(args.Peek("require_healthy")) == "true"
+	base, err := x.p.AddWorker(spec)
+	switch {
+	case errors.Is(err, actors.ErrDuplicate) && x.p.opts.Compat:
+		return fasthttp.StatusBadRequest, fmt.Sprintf("Worker %s already exists", base)
+	case errors.Is(err, actors.ErrDuplicate):
+		return fasthttp.StatusConflict, fmt.Sprintf("Worker %s already exists", base)
+	case errors.Is(err, actors.ErrStopped):
+		return fasthttp.StatusServiceUnavailable, err.Error()
+	case err != nil:
+		return fasthttp.StatusBadRequest, err.Error()
+	}
+	limit := x.p.opts.StartupTimeout
+	switch {
+	case wait && x.awaitHealthy(base, limit):
+		return fasthttp.StatusOK, "Successfully added worker: " + base
+	case wait && require:
+		_ = x.p.RemoveWorker(base) // it may be gone already
+		return fasthttp.StatusBadRequest, fmt.Sprintf("Timeout %ds waiting for worker %s to become healthy. "+
+			"Please set --worker-startup-timeout-secs to a larger value", int(limit/time.Second), base)
+	}
+	return fasthttp.StatusAccepted, fmt.Sprintf("Added worker: %s; it gets requests once it is healthy", base)
+}
+
+// removeWorker takes the worker that the query names out of the fleet.
+func (x *exchange) removeWorker() {
+	raw := string(x.ctx.QueryArgs().Peek("url"))
+	if raw == "" {
+		x.refuse(badRequest("Failed to deserialize query string: missing field `url`"))
+		return
+	}
+	name, err := canonicalName(raw)
+	if err == nil {
+		err = x.p.RemoveWorker(name)
+	}
+	switch {
+	case err == nil || x.p.opts.Compat && errors.Is(err, actors.ErrUnknownWorker):
+		x.answerText(fasthttp.StatusOK, "Successfully removed worker: "+name)
+	case errors.Is(err, actors.ErrUnknownWorker):
+		x.refuse(&problem{fasthttp.StatusNotFound, kindNotFound, "worker_not_found", fmt.Sprintf("Worker %s not found", name), 0})
+	case errors.Is(err, actors.ErrStopped):
+		x.refuse(problemOf(err))
+	default:
+		x.refuse(badRequest(err.Error()))
+	}
+}
+
+// flushCache has every worker drop its prefix cache, and forgets what was known
+// of them.
+func (x *exchange) flushCache() {
+	v, err := x.p.router.Snapshot(x.p.now())
+	if err != nil {
+		x.refuse(problemOf(err))
+		return
+	}
+	var ids []actors.WorkerID
+	bases := membersOf(&v, func(w *actors.WorkerView) bool { ids = append(ids, w.ID); return true })
+	failed := x.p.control.postAll(bases, "/flush_cache", x.authorization())
+	x.p.router.Forget(ids...)
+	if len(failed) == 0 {
+		x.answerText(fasthttp.StatusOK, "Cache flushed on all servers")
+		return
+	}
+	x.refuse(&problem{
+		fasthttp.StatusInternalServerError, kindServer, "flush_failed",
+		"Cache flush failed on one or more servers: " + quoteList(failed), 0,
+	})
+}
+
+// membersOf lists, once each, the base URLs of the members that keep says.
+func membersOf(v *actors.Snapshot, keep func(*actors.WorkerView) bool) []string {
+	var bases []string
+	known := map[string]bool{}
+	for i := range v.Workers {
+		w := &v.Workers[i]
+		if w.Member && keep(w) && !known[w.Base] {
+			known[w.Base] = true
+			bases = append(bases, w.Base)
+		}
+	}
+	return bases
+}
+
+// authorization is what a call of this router's own to a worker authenticates
+// with, on behalf of a client: the workers' key, or what the client sent.
+func (x *exchange) authorization() string {
+	if k := x.p.opts.WorkerKey; k != "" {
+		return "Bearer " + k
+	}
+	for l := httphead.LinesOf(x.ctx.Request.Header.RawHeaders()); l.Next(); {
+		if httphead.Is(l.Name, "authorization") {
+			return string(l.Value)
+		}
+	}
+	return ""
+}

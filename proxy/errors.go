@@ -1,0 +1,110 @@
+package proxy
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+
+	"loadstar/actors"
+)
+
+// problem is an error for the client, in the shape that OpenAI's clients read.
+type problem struct {
+	status     int
+	kind       string // "type" in the answer
+	code       string
+	message    string
+	retryAfter int // seconds; 0 says nothing
+}
+
+// Types of problems, as OpenAI names them.
+const (
+	kindInvalid     = "invalid_request_error"
+	kindNotFound    = "not_found_error"
+	kindPermission  = "permission_error"
+	kindServer      = "server_error"
+	kindUnavailable = "service_unavailable_error"
+)
+
+func badRequest(message string) *problem {
+	return &problem{status: fasthttp.StatusBadRequest, kind: kindInvalid, code: "bad_request", message: message}
+}
+
+func tooLarge(limit int) *problem {
+	return &problem{
+		status: fasthttp.StatusRequestEntityTooLarge, kind: kindInvalid, code: "payload_too_large",
+		message: "The request body is larger than " + strconv.Itoa(limit) + " bytes, the limit set by --max-payload-size.",
+	}
+}
+
+func wrongMethod(allowed string) *problem {
+	return &problem{
+		status: fasthttp.StatusMethodNotAllowed, kind: kindInvalid, code: "method_not_allowed",
+		message: "This path takes only " + allowed + ".",
+	}
+}
+
+// problemOf is the one place that turns an error into what the client is told.
+// It names no worker: clients need not know the fleet.
+func problemOf(err error) *problem {
+	switch {
+	case errors.Is(err, actors.ErrStopped):
+		return &problem{fasthttp.StatusServiceUnavailable, kindUnavailable, "shutting_down", "The router is shutting down.", 1}
+	case errors.Is(err, actors.ErrNoWorker):
+		return &problem{
+			fasthttp.StatusServiceUnavailable, kindUnavailable, "no_available_workers",
+			"No available workers (all circuits open or unhealthy).", 1,
+		}
+	}
+	var f *failure
+	if errors.As(err, &f) {
+		return f.problem()
+	}
+	return &problem{fasthttp.StatusInternalServerError, kindServer, "internal_error", "The router could not handle the request.", 0}
+}
+
+// failure is an attempt that brought no answer.
+type failure struct {
+	cause actors.Cause
+	err   error
+}
+
+func (f *failure) Error() string { return f.cause.String() + ": " + f.err.Error() }
+
+func (f *failure) Unwrap() error { return f.err }
+
+func (f *failure) problem() *problem {
+	switch f.cause {
+	case actors.ClientGone:
+		// Nobody reads it; the access log does.
+		return &problem{499, kindInvalid, "client_closed_request", "The client closed the request.", 0}
+	case actors.ConnectFailed:
+		return &problem{fasthttp.StatusBadGateway, kindServer, "upstream_connect_failed", "The worker could not be reached.", 0}
+	case actors.UpstreamTimeout:
+		return &problem{fasthttp.StatusGatewayTimeout, kindServer, "upstream_timeout", "The worker did not answer in time.", 0}
+	case actors.UpstreamInvalid:
+		return &problem{fasthttp.StatusBadGateway, kindServer, "upstream_invalid_answer", "The worker's answer could not be read.", 0}
+	default:
+		return &problem{fasthttp.StatusBadGateway, kindServer, "upstream_closed", "The worker closed the connection before it had answered.", 0}
+	}
+}
+
+// body is the JSON of a problem.
+func (e *problem) body() []byte {
+	return mustJSON(map[string]any{"error": map[string]any{
+		"message": e.message, "type": e.kind, "param": nil, "code": e.code,
+	}})
+}
+
+// answerProblem writes e in place of whatever answer was begun.
+func answerProblem(ctx *fasthttp.RequestCtx, e *problem) {
+	resp := &ctx.Response
+	resp.Reset()
+	resp.SetStatusCode(e.status)
+	resp.Header.SetContentType("application/json")
+	if e.retryAfter > 0 {
+		resp.Header.Set("Retry-After", strconv.Itoa(e.retryAfter))
+	}
+	resp.SetBody(e.body())
+}

@@ -1,0 +1,280 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"runtime/debug"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"loadstar/actors"
+	"loadstar/proxy/httphead"
+	"loadstar/proxy/routekey"
+	"loadstar/proxy/watch"
+)
+
+// exchange is one request while its handler runs. Exchanges are pooled: a
+// stream that outlives the handler takes along only what it needs.
+type exchange struct {
+	p      *Proxy
+	ctx    *fasthttp.RequestCtx
+	target []byte // path and query of the request target, as sent
+	path   []byte // without the query
+
+	// Of the request's head; see readHeaders.
+	named   httphead.Named
+	headers []byte // header lines for any worker
+	id      []byte // request id
+	session []byte // session key
+	origin  []byte
+
+	body   []byte
+	framed bool // the request came with a body, if perhaps an empty one
+
+	// How it is routed.
+	scan    routekey.Scanner
+	query   actors.Request
+	exclude []actors.WorkerID
+
+	// The attempt that runs.
+	link   link
+	head   []byte // what is written to the worker
+	answer httphead.Answer
+	coming bodyReader // body of the answer
+	sse    bool       // it is a stream of events
+
+	// The answer for the client.
+	clean   []byte        // its head
+	cleanIn bytes.Reader  // reads clean,
+	cleanBr *bufio.Reader // for fasthttp, which parses it
+	kept    bool          // it holds a worker's error, for want of a better one
+	moved   bool          // a stream has taken over the lease, the link and the record
+	record  record
+}
+
+// Handle serves one request. A panic in it is that request's 500.
+func (p *Proxy) Handle(ctx *fasthttp.RequestCtx) {
+	x := p.exchanges.Get().(*exchange)
+	x.begin(ctx)
+	defer x.end()
+	x.dispatch()
+}
+
+// begin prepares x for a request.
+func (x *exchange) begin(ctx *fasthttp.RequestCtx) {
+	x.p.metrics.inFlight.Inc()
+	x.ctx = ctx
+	x.link = link{client: ctx.Conn(), guard: x.p.guards.Get().(*watch.Guard)}
+	x.moved, x.kept, x.framed = false, false, false
+	x.exclude = x.exclude[:0]
+	x.record = record{started: time.Now()}
+}
+
+// end gives everything back, whatever happened.
+func (x *exchange) end() {
+	if r := recover(); r != nil {
+		x.panicked(r)
+	}
+	// This also has fasthttp send the answer at once, and not only when it has
+	// answered whatever else the client has sent ahead.
+	var by time.Time
+	if stall := x.p.opts.Timeouts.ClientWrite; stall > 0 {
+		by = time.Now().Add(stall)
+	}
+	_ = x.ctx.SetWriteDeadline(by) // a connection that refuses it is closed
+	if !x.moved {
+		x.link.settle(nil, false)
+		x.p.guards.Put(x.link.guard)
+		x.record.status = x.ctx.Response.StatusCode()
+		x.p.finished(&x.record)
+	}
+	x.scan.Reset()
+	if cap(x.body) > keptBody {
+		x.body = nil
+	}
+	x.body = x.body[:0]
+	x.ctx, x.path, x.target, x.origin, x.link = nil, nil, nil, nil, link{}
+	x.query.Key, x.query.Session, x.query.Model = nil, nil, nil
+	x.p.exchanges.Put(x)
+}
+
+func (x *exchange) panicked(r any) {
+	x.p.panicked(string(x.path), r)
+	x.record.cause = actors.Aborted
+	if !x.moved {
+		answerProblem(x.ctx, problemOf(nil))
+	}
+	x.ctx.SetConnectionClose()
+}
+
+func (p *Proxy) panicked(path string, r any) {
+	p.metrics.panics.Inc()
+	p.log.Error("a request made the router panic", "path", path, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+}
+
+// dispatch answers what is this router's to answer, and forwards the rest.
+func (x *exchange) dispatch() {
+	if e := x.parseTarget(); e != nil {
+		x.refuse(e)
+		return
+	}
+	if x.p.opts.AccessLog {
+		x.record.log = x.accessEntry()
+	}
+	if e := x.readHeaders(); e != nil {
+		x.refuse(e)
+		return
+	}
+	if r := x.p.routeOf(x.path); r != nil {
+		x.record.class, x.record.own = r.class, true
+		x.serveOwn(r)
+		return
+	}
+	known, ok := workerPaths[string(x.path)]
+	x.record.class = known.class
+	switch m := x.ctx.Method(); {
+	case string(m) == fasthttp.MethodOptions && len(x.p.opts.CORSOrigins) > 0:
+		x.record.own = true
+		x.preflight("POST")
+	case ok && known.generates && string(m) != fasthttp.MethodPost:
+		x.refuseMethod("POST")
+	default:
+		x.forward()
+	}
+}
+
+// parseTarget takes the request target apart.
+func (x *exchange) parseTarget() *problem {
+	h := &x.ctx.Request.Header
+	if p := string(h.Protocol()); p != "HTTP/1.1" && p != "HTTP/1.0" {
+		return &problem{fasthttp.StatusHTTPVersionNotSupported, kindInvalid, "http_version", "The router speaks HTTP/1.1.", 0}
+	}
+	switch string(h.Method()) {
+	case fasthttp.MethodConnect, fasthttp.MethodTrace:
+		return &problem{fasthttp.StatusMethodNotAllowed, kindInvalid, "method_not_allowed", "The router does not take this method.", 0}
+	}
+	t := h.RequestURI()
+	if len(t) == 0 || t[0] != '/' {
+		// The absolute form names the router; the worker gets the path.
+		i := bytes.Index(t, []byte("://"))
+		if i < 0 {
+			return badRequest("The request target is not a path.")
+		}
+		t = t[i+len("://"):]
+		switch i = bytes.IndexAny(t, "/?"); {
+		case i < 0:
+			t = []byte("/")
+		case t[i] == '?':
+			t = append([]byte("/"), t[i:]...)
+		default:
+			t = t[i:]
+		}
+	}
+	x.target, x.path = t, t
+	if i := bytes.IndexByte(t, '?'); i >= 0 {
+		x.path = t[:i]
+	}
+	n := h.ContentLength()
+	x.framed = n >= 0 || n == httphead.Chunked
+	return nil
+}
+
+func (x *exchange) accessEntry() *accessEntry {
+	client := ""
+	if a, ok := x.ctx.RemoteAddr().(*net.TCPAddr); ok {
+		client = a.IP.String()
+	}
+	return &accessEntry{method: string(x.ctx.Method()), path: string(x.path), client: client}
+}
+
+// forward relays the request to a worker and the answer back.
+func (x *exchange) forward() {
+	limit, silence := x.p.opts.Limits.BodyBytes, x.p.opts.Timeouts.ClientBody
+	var err error
+	x.body, err = readBody(x.body, &x.ctx.Request, x.ctx.Conn(), limit, silence)
+	switch {
+	case errors.Is(err, errTooLarge):
+		x.record.refused = "payload_too_large"
+		answerLingering(x.ctx, tooLarge(limit))
+		return
+	case isTimeout(err):
+		x.refuse(&problem{fasthttp.StatusRequestTimeout, kindInvalid, "request_timeout", "The request body did not arrive in time.", 0})
+		x.ctx.SetConnectionClose()
+		return
+	case err != nil:
+		x.refuse(badRequest("The request body could not be read to its end."))
+		x.ctx.SetConnectionClose()
+		return
+	}
+	x.findKey()
+	x.serve()
+}
+
+// findKey fills in what the policies may know of the request.
+func (x *exchange) findKey() {
+	s := &x.scan
+	if !looksJSON(x.body) || !s.Scan(x.body) {
+		s.Reset()
+		if len(x.body) > 0 {
+			s.Raw(x.body)
+		} else {
+			s.Raw(x.target)
+		}
+	}
+	if len(x.session) == 0 {
+		x.session = routekey.AppendSession(x.session, s.Body.SessionKind, s.Body.Session)
+	}
+	q := &x.query
+	q.Role, q.Model = actors.Regular, s.Body.Model
+	q.Key, q.Head, q.Session = s.Key.Blocks, s.Key.Head, x.session
+}
+
+// looksJSON reports whether a body may be a JSON object, whatever its
+// Content-Type claims.
+func looksJSON(b []byte) bool {
+	for _, c := range b {
+		switch c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c == '{'
+		}
+	}
+	return false
+}
+
+// refuse answers with a problem.
+func (x *exchange) refuse(e *problem) {
+	x.record.refused = e.code
+	c := append(x.clean[:0], "HTTP/1.1 "...)
+	c = appendStatus(c, e.status)
+	c = append(c, "\r\nContent-Type: application/json\r\n"...)
+	if e.retryAfter > 0 {
+		c = httphead.AppendLine(c, "Retry-After", itoa(e.retryAfter))
+	}
+	x.answerOwn(c, e.body())
+}
+
+func (x *exchange) refuseMethod(allowed string) {
+	x.refuse(wrongMethod(allowed))
+	x.ctx.Response.Header.Set("Allow", allowed)
+}
+
+// answerOwn answers with a head, whose last lines are added here, and a body of
+// this router's own.
+func (x *exchange) answerOwn(head, body []byte) {
+	if len(x.id) > 0 {
+		head = httphead.AppendLine(head, "x-request-id", x.id)
+	}
+	head = append(head, "Date: "...)
+	head = fasthttp.AppendHTTPDate(head, time.Now())
+	head = append(head, "\r\n"...)
+	head = x.appendCORS(head)
+	head = httphead.AppendLine(head, "Content-Length", itoa(len(body)))
+	x.clean = append(head, "\r\n"...)
+	x.setHead()
+	x.ctx.Response.SetBody(body)
+}

@@ -1,0 +1,217 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"loadstar/actors"
+	"loadstar/actors/policy"
+	"loadstar/proxy/proxytest"
+)
+
+// patience is how long a test waits for an event that is due at once.
+const patience = 2 * time.Second
+
+// testOptions are options for a router under test: quick checks, short waits,
+// every limit small enough to be reached.
+func testOptions(name string) Options {
+	o := Options{
+		Retry:          RetryOptions{MaxAttempts: 3, InitialBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2},
+		Timeouts:       Timeouts{Connect: 2 * time.Second, FirstByte: 20 * time.Second, Idle: 20 * time.Second, PoolIdle: 2 * time.Second, ClientHeader: 10 * time.Second, ClientBody: 10 * time.Second, ClientWrite: 20 * time.Second, ClientIdle: 30 * time.Second},
+		Limits:         Limits{BodyBytes: 64 << 20, HeadBytes: 32 << 10, Connections: 10_000, IdleConns: 512},
+		StartupTimeout: 2 * time.Second,
+		Version:        "test",
+	}
+	o.Router.PolicyOptions = policy.DefaultOptions()
+	for r := range o.Router.Policy {
+		o.Router.Policy[r] = name
+	}
+	o.Router.TreeBytes = 4 << 20
+	o.Router.MaxWorkers = 1024
+	o.Router.Breaker = actors.BreakerOptions{FailureThreshold: 10, SuccessThreshold: 3, Timeout: 60 * time.Second}
+	o.Router.Health = actors.HealthOptions{
+		FailureThreshold: 3, SuccessThreshold: 2, Interval: 50 * time.Millisecond, RetryInterval: 20 * time.Millisecond, Timeout: time.Second,
+	}
+	o.Health = HealthOptions{HealthOptions: o.Router.Health, Path: "/health"}
+	return o
+}
+
+// router is a router under test, listening on loopback.
+type router struct {
+	*Proxy
+	t    testing.TB
+	addr string
+	logs *logBuffer
+}
+
+// logBuffer gathers what a router logs, and hands it to the test when it fails.
+type logBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// startRouter starts a router in front of workers and waits until each is
+// healthy. It stops with the test, and fails it if a release was refused.
+func startRouter(t testing.TB, o Options, workers ...*proxytest.Worker) *router {
+	t.Helper()
+	r := &router{t: t, logs: &logBuffer{}}
+	o.Log = slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	p, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Proxy = p
+	ln, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.addr = ln.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(ln, nil) }()
+	t.Cleanup(func() {
+		if n := r.snapshot().Refused; n != 0 {
+			t.Errorf("%d releases were refused, want 0", n)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := p.Shutdown(ctx); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+		if strings.Contains(r.logs.String(), "panic") {
+			t.Error("the router panicked")
+		}
+		if t.Failed() && len(r.logs.String()) < 1<<16 {
+			t.Logf("router's log:\n%s", r.logs)
+		}
+	})
+	for _, w := range workers {
+		if _, err := p.AddWorker(WorkerSpec{URL: w.URL(), Priority: 50}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.waitHealthy(len(workers))
+	return r
+}
+
+func (r *router) snapshot() actors.Snapshot {
+	v, err := r.router.Snapshot(r.now())
+	if err != nil {
+		r.t.Errorf("Snapshot: %v", err)
+	}
+	return v
+}
+
+// wait waits until cond holds of what the registry sees.
+func (r *router) wait(what string, cond func(v *actors.Snapshot) bool) {
+	r.t.Helper()
+	var v actors.Snapshot
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		v = r.snapshot()
+		if cond(&v) {
+			return
+		}
+	}
+	r.t.Fatalf("after %v still waiting for %s; workers: %s", patience, what, describe(&v))
+}
+
+func describe(v *actors.Snapshot) string {
+	var b strings.Builder
+	for i := range v.Workers {
+		w := &v.Workers[i]
+		fmt.Fprintf(&b, "\n  %s member=%v healthy=%v breaker=%v load=%d reason=%q", w.URL, w.Member, w.Healthy, w.Breaker, w.Load, w.Reason)
+	}
+	return b.String()
+}
+
+func (r *router) waitHealthy(n int) {
+	r.t.Helper()
+	r.wait(fmt.Sprintf("%d healthy workers", n), func(v *actors.Snapshot) bool {
+		healthy := 0
+		for i := range v.Workers {
+			if v.Workers[i].Healthy && v.Workers[i].Member {
+				healthy++
+			}
+		}
+		return healthy == n
+	})
+}
+
+// waitLoad waits until a worker's load is n.
+func (r *router) waitLoad(w *proxytest.Worker, n int) {
+	r.t.Helper()
+	r.wait(fmt.Sprintf("load %d at %s", n, w.URL()), func(v *actors.Snapshot) bool { return loadOf(v, w.URL()) == n })
+}
+
+// load is a worker's load at this instant.
+func (r *router) load(w *proxytest.Worker) int {
+	v := r.snapshot()
+	return loadOf(&v, w.URL())
+}
+
+func loadOf(v *actors.Snapshot, url string) int {
+	for i := range v.Workers {
+		if v.Workers[i].URL == url {
+			return v.Workers[i].Load
+		}
+	}
+	return 0
+}
+
+// waitOutcome waits until n requests have ended at workers with a cause.
+func (r *router) waitOutcome(c actors.Cause, n uint64) {
+	r.t.Helper()
+	r.wait(fmt.Sprintf("%d leases that end as %s", n, c), func(v *actors.Snapshot) bool {
+		got := uint64(0)
+		for i := range v.Workers {
+			got += v.Workers[i].Outcomes[c]
+		}
+		return got == n
+	})
+}
+
+// chat is the body of a request whose prompt is its own.
+func chat(prompt string, stream bool) string {
+	return fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":%q}],"stream":%v}`, prompt, stream)
+}
+
+var jsonType = proxytest.H("Content-Type", "application/json")
+
+// post sends a chat and returns the open connection.
+func (r *router) post(body string) *proxytest.Client {
+	r.t.Helper()
+	c := proxytest.Dial(r.t, r.addr)
+	if err := c.Post("/v1/chat/completions", body, jsonType); err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+func hostOf(t testing.TB, url string) string {
+	t.Helper()
+	host := strings.TrimPrefix(url, "http://")
+	if _, _, err := net.SplitHostPort(host); err != nil {
+		t.Fatal(err)
+	}
+	return host
+}

@@ -1,0 +1,192 @@
+package httphead
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+)
+
+// Lengths of an answer's body that aren't a number of bytes.
+const (
+	Chunked    = -1
+	UntilClose = -2
+)
+
+// Errors of ParseAnswer, beside those of Lines.
+var (
+	ErrStatusLine = errors.New("the status line is not one of HTTP/1.1")
+	ErrLength     = errors.New("the Content-Length is not a number, or there are several")
+	ErrCoding     = errors.New("the Transfer-Encoding is not chunked")
+)
+
+// Answer is the head of a worker's answer. Its slices alias what was parsed.
+type Answer struct {
+	Status    int
+	Reason    []byte
+	Length    int64 // bytes of body, Chunked or UntilClose
+	HasLength bool  // Content-Length was sent, as it may be in an answer without body
+	KeepAlive bool  // the connection may carry another request
+	Type      []byte
+	Encoding  []byte // Content-Encoding
+	Headers   []byte // all header lines
+
+	HasCacheControl   bool
+	HasAccelBuffering bool
+	HasRetryAfter     bool
+
+	named Named
+}
+
+// HeadEnd returns where the head at the front of p ends, behind its empty line,
+// or -1 while it isn't complete. from is how much of p an earlier call has
+// looked at in vain.
+func HeadEnd(p []byte, from int) int {
+	from = max(0, from-3)
+	if i := bytes.Index(p[from:], crlf2); i >= 0 {
+		return from + i + 4
+	}
+	return -1
+}
+
+var crlf2 = []byte("\r\n\r\n")
+
+// ParseAnswer reads a complete head.
+func (a *Answer) ParseAnswer(head []byte) error {
+	*a = Answer{Length: UntilClose}
+	end := bytes.IndexByte(head, '\n')
+	if end < 0 {
+		return ErrStatusLine
+	}
+	line := bytes.TrimSuffix(head[:end], []byte("\r"))
+	// HTTP/1.x SP 3DIGIT [SP reason]
+	if len(line) < 12 || string(line[:7]) != "HTTP/1." || line[7] != '0' && line[7] != '1' || line[8] != ' ' {
+		return ErrStatusLine
+	}
+	for _, c := range line[9:12] {
+		if c < '0' || c > '9' {
+			return ErrStatusLine
+		}
+		a.Status = a.Status*10 + int(c-'0')
+	}
+	if a.Status < 100 || len(line) > 12 && line[12] != ' ' {
+		return ErrStatusLine
+	}
+	if len(line) > 13 {
+		a.Reason = line[13:]
+		for _, c := range a.Reason {
+			if c < ' ' && c != '\t' || c == 0x7f {
+				return ErrStatusLine
+			}
+		}
+	}
+	a.KeepAlive = line[7] == '1'
+	a.Headers = head[end+1:]
+	return a.parseHeaders(line[7] == '0')
+}
+
+func (a *Answer) parseHeaders(http10 bool) error {
+	l := LinesOf(a.Headers)
+	chunked := false
+	for l.Next() {
+		switch len(l.Name) {
+		case 10:
+			if Is(l.Name, "connection") {
+				if HasOption(l.Value, "close") {
+					a.KeepAlive = false
+				} else if http10 && HasOption(l.Value, "keep-alive") {
+					a.KeepAlive = true
+				}
+				if err := a.named.Add(l.Value); err != nil {
+					return err
+				}
+			}
+		case 11:
+			a.HasRetryAfter = a.HasRetryAfter || Is(l.Name, "retry-after")
+		case 12:
+			if Is(l.Name, "content-type") {
+				a.Type = l.Value
+			}
+		case 13:
+			a.HasCacheControl = a.HasCacheControl || Is(l.Name, "cache-control")
+		case 14:
+			if Is(l.Name, "content-length") {
+				n, err := strconv.ParseUint(string(l.Value), 10, 62)
+				if err != nil || a.HasLength {
+					return ErrLength
+				}
+				a.HasLength, a.Length = true, int64(n)
+			}
+		case 16:
+			if Is(l.Name, "content-encoding") {
+				a.Encoding = l.Value
+			}
+		case 17:
+			switch {
+			case Is(l.Name, "x-accel-buffering"):
+				a.HasAccelBuffering = true
+			case Is(l.Name, "transfer-encoding"):
+				if chunked || http10 || !Is(l.Value, "chunked") {
+					return ErrCoding
+				}
+				chunked = true
+			}
+		}
+	}
+	if chunked {
+		// Both framings at once: chunks win, and what follows isn't trusted
+		// (RFC 9112 §6.3).
+		if a.HasLength {
+			a.KeepAlive = false
+		}
+		a.HasLength, a.Length = false, Chunked
+	}
+	return l.Err()
+}
+
+// HasBody reports whether a body follows the head, given whether the request
+// was a HEAD (RFC 9112 §6.3).
+func (a *Answer) HasBody(head bool) bool {
+	return !head && a.Status >= 200 && a.Status != 204 && a.Status != 304 && a.Length != 0
+}
+
+// EventStream reports whether the body is an unencoded stream of server-sent
+// events.
+func (a *Answer) EventStream() bool {
+	const sse = "text/event-stream"
+	t := a.Type
+	if len(t) < len(sse) || !Is(t[:len(sse)], sse) {
+		return false
+	}
+	if len(t) > len(sse) && t[len(sse)] != ';' && t[len(sse)] != ' ' && t[len(sse)] != '\t' {
+		return false
+	}
+	return len(a.Encoding) == 0 || Is(a.Encoding, "identity")
+}
+
+// AppendHead appends a head for the client to dst: the status, and every header
+// that concerns more than one hop. Headers named in lower case in drop are left
+// out too. The framing is the caller's: Content-Length is left out, and so is
+// the empty line.
+func (a *Answer) AppendHead(dst []byte, drop string) []byte {
+	dst = append(dst, "HTTP/1.1 "...)
+	dst = strconv.AppendInt(dst, int64(a.Status), 10)
+	dst = append(dst, ' ')
+	dst = append(dst, a.Reason...)
+	dst = append(dst, "\r\n"...)
+	l := LinesOf(a.Headers)
+	for l.Next() {
+		if IsHop(l.Name) || Is(l.Name, "content-length") || Is(l.Name, drop) || a.named.Has(l.Name) {
+			continue
+		}
+		dst = AppendLine(dst, l.Name, l.Value)
+	}
+	return dst
+}
+
+// AppendLine appends one header line.
+func AppendLine[N, V []byte | string](dst []byte, name N, value V) []byte {
+	dst = append(dst, name...)
+	dst = append(dst, ": "...)
+	dst = append(dst, value...)
+	return append(dst, "\r\n"...)
+}

@@ -1,0 +1,100 @@
+package proxy
+
+import (
+	"testing"
+	"time"
+
+	"loadstar/actors"
+	"loadstar/actors/policy"
+	"loadstar/proxy/proxytest"
+)
+
+// stalledStream answers with two events and then says nothing until its peer
+// leaves.
+func stalledStream(x *proxytest.Exchange) {
+	x.SSEHead()
+	x.Event("one")
+	x.Event("two")
+	x.Hold()
+}
+
+// flowing streams for as long as its peer stays.
+func flowing(x *proxytest.Exchange) {
+	x.SSEHead()
+	for x.Sleep(5 * time.Millisecond) {
+		x.Event(`{"choices":[{"delta":{"content":"word "}}]}`)
+	}
+}
+
+// stalledPlain announces a plain answer and sends half of it.
+func stalledPlain(x *proxytest.Exchange) {
+	x.Head(200, proxytest.H("Content-Type", "application/json"), proxytest.H("Content-Length", "10000"))
+	x.Raw("12345")
+	x.Hold()
+}
+
+// TestClientLeaves: whenever a client leaves, its worker is told at once, and
+// the request no longer counts, whatever the policy.
+func TestClientLeaves(t *testing.T) {
+	for _, name := range policy.Names() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, tc := range []struct {
+				name   string
+				script proxytest.Script
+				stream bool
+				begun  bool // an answer reaches the client before it leaves
+			}{
+				{"before the head", proxytest.Silent, true, false},
+				{"before the head, plain", proxytest.Silent, false, false},
+				{"stalled stream", stalledStream, true, true},
+				{"flowing stream", flowing, true, true},
+				{"stalled plain answer", stalledPlain, false, true},
+			} {
+				for _, how := range []string{"FIN", "RST", "half close", "FIN behind pipelined bytes"} {
+					t.Run(tc.name+", "+how, func(t *testing.T) {
+						t.Parallel()
+						w := proxytest.NewWorker(t, tc.script)
+						r := startRouter(t, testOptions(name), w)
+						const n = 3
+						var clients []*proxytest.Client
+						for range n {
+							c := r.post(chat("hi", tc.stream))
+							clients = append(clients, c)
+							if tc.begun {
+								if _, err := c.ReadHead(patience); err != nil {
+									t.Fatalf("ReadHead: %v", err)
+								}
+							}
+						}
+						w.WaitInFlight(n, patience)
+						r.waitLoad(w, n)
+						for _, c := range clients {
+							switch how {
+							case "FIN":
+								c.CloseFIN()
+							case "RST":
+								c.Reset()
+							case "half close":
+								c.HalfClose()
+							case "FIN behind pipelined bytes":
+								if err := c.Send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"); err != nil {
+									t.Fatal(err)
+								}
+								c.CloseFIN()
+							}
+						}
+						r.waitLoad(w, 0)
+						w.WaitInFlight(0, patience)
+						r.waitOutcome(actors.ClientGone, n)
+						for _, x := range w.Seen() {
+							if x.Outcome() != proxytest.Abandoned {
+								t.Errorf("the worker saw a request end as %v, want abandoned", x.Outcome())
+							}
+						}
+					})
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,228 @@
+package proxy
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"loadstar/actors"
+	"loadstar/actors/policy"
+)
+
+// metricSet holds what handlers count. What the actors know isn't counted here:
+// one snapshot of each is written with every scrape, so that the numbers of one
+// scrape belong together.
+type metricSet struct {
+	p   *Proxy
+	set *metrics.Set
+
+	inFlight   *metrics.Gauge
+	requests   [numPathClasses]*metrics.Counter
+	answered   [numPathClasses]*metrics.Counter // with a status below 300, as vllm-router counts
+	outcomes   map[string]*metrics.Counter      // the keys are record.outcome's
+	statuses   [6]*metrics.Counter              // by class: 1xx to 5xx; 0 is anything else
+	firstByte  histogram
+	duration   histogram
+	backoff    histogram
+	retries    [numPathClasses]*metrics.Counter
+	spent      [numPathClasses]*metrics.Counter
+	stale      *metrics.Counter
+	panics     *metrics.Counter
+	unwatched  *metrics.Counter
+	noticed    histogram
+	decisions  []*metrics.Counter // by policy.Reason
+	imbalances *metrics.Counter
+	maxLoad    *metrics.Gauge
+	minLoad    *metrics.Gauge
+	prompt     *metrics.Counter
+	matched    *metrics.Counter
+}
+
+// histogram is a vmrange or a Prometheus histogram, as the operator chose.
+type histogram interface{ Update(float64) }
+
+// requestBuckets are vllm-router's buckets for durations, in seconds.
+var requestBuckets = []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 45, 60, 90, 120, 180, 240}
+
+func newMetricSet(p *Proxy) *metricSet {
+	s := metrics.NewSet()
+	m := &metricSet{p: p, set: s, outcomes: make(map[string]*metrics.Counter)}
+	hist := func(name string) histogram {
+		if p.opts.PrometheusBuckets {
+			return s.NewPrometheusHistogramExt(name, requestBuckets)
+		}
+		return s.NewHistogram(name)
+	}
+	m.inFlight = s.NewGauge("loadstar_inflight_requests", nil)
+	for c := range numPathClasses {
+		m.requests[c] = s.NewCounter(fmt.Sprintf("loadstar_requests_total{path=%q}", c))
+		if c < pathAdmin {
+			m.answered[c] = s.NewCounter(fmt.Sprintf("vllm_router_requests_total{route=%q}", c))
+			m.retries[c] = s.NewCounter(fmt.Sprintf("vllm_router_retries_total{route=%q}", c))
+			m.spent[c] = s.NewCounter(fmt.Sprintf("vllm_router_retries_exhausted_total{route=%q}", c))
+		}
+	}
+	for _, c := range actors.Causes() {
+		m.outcomes[c.String()] = s.NewCounter(fmt.Sprintf("loadstar_request_outcomes_total{outcome=%q}", c))
+	}
+	for _, o := range []string{"own", "refused"} {
+		m.outcomes[o] = s.NewCounter(fmt.Sprintf("loadstar_request_outcomes_total{outcome=%q}", o))
+	}
+	for i := range m.statuses {
+		class := fmt.Sprintf("%dxx", i)
+		if i == 0 {
+			class = "other"
+		}
+		m.statuses[i] = s.NewCounter(fmt.Sprintf("loadstar_answers_total{status=%q}", class))
+	}
+	m.firstByte = hist("loadstar_first_byte_seconds")
+	m.duration = hist("vllm_router_request_duration_seconds")
+	m.backoff = hist("vllm_router_retry_backoff_duration_seconds")
+	m.noticed = hist("loadstar_client_gone_close_seconds")
+	m.stale = s.NewCounter("loadstar_stale_connections_total")
+	m.panics = s.NewCounter("loadstar_panics_total")
+	m.unwatched = s.NewCounter("loadstar_unwatched_connections_total")
+	for _, r := range append([]policy.Reason{0}, policy.Reasons()...) {
+		m.decisions = append(m.decisions, s.NewCounter(fmt.Sprintf("loadstar_decisions_total{reason=%q}", r)))
+	}
+	m.imbalances = s.NewCounter("vllm_router_load_balancing_events_total")
+	m.maxLoad = s.NewGauge("vllm_router_max_load", nil)
+	m.minLoad = s.NewGauge("vllm_router_min_load", nil)
+	m.prompt = s.NewCounter("loadstar_prompt_blocks_total")
+	m.matched = s.NewCounter("loadstar_prompt_blocks_matched_total")
+	return m
+}
+
+// finished counts a request that has ended.
+func (m *metricSet) finished(r *record) {
+	m.inFlight.Dec()
+	m.requests[r.class].Inc()
+	m.outcomes[r.outcome()].Inc()
+	class := r.status / 100
+	if class < 1 || class > 5 {
+		class = 0
+	}
+	m.statuses[class].Inc()
+	if r.own {
+		return
+	}
+	if class == 2 {
+		m.answered[r.class].Inc()
+	}
+	if r.first > 0 {
+		m.firstByte.Update(r.first.Seconds())
+	}
+	m.duration.Update(time.Since(r.started).Seconds())
+}
+
+// decided counts what a policy decided.
+func (m *metricSet) decided(d *actors.Decision) {
+	m.decisions[d.Reason].Inc()
+	if d.Blocks > 0 && m.p.router.NeedsKey(actors.Regular) {
+		m.prompt.Add(d.Blocks)
+		m.matched.Add(d.Match)
+	}
+	if d.Imbalanced {
+		m.imbalances.Inc()
+		m.maxLoad.Set(float64(d.MaxLoad))
+		m.minLoad.Set(float64(d.MinLoad))
+	}
+}
+
+// rejected counts a request whose head was refused before it was a request.
+func (m *metricSet) rejected(status int) {
+	m.outcomes["refused"].Inc()
+	m.statuses[status/100].Inc()
+}
+
+func (m *metricSet) retried(c pathClass) { m.retries[c].Inc() }
+
+func (m *metricSet) exhausted(c pathClass) { m.spent[c].Inc() }
+
+// clientLeft notes how long it took to act on a client's leaving.
+func (m *metricSet) clientLeft(after time.Duration) { m.noticed.Update(after.Seconds()) }
+
+// write writes everything in the text format of Prometheus.
+func (m *metricSet) write(w io.Writer) {
+	m.set.WritePrometheus(w)
+	fmt.Fprintf(w, "loadstar_build_info{version=%q,goversion=%q,policy=%q} 1\n",
+		m.p.opts.Version, runtime.Version(), m.p.opts.Router.Policy[actors.Regular])
+	m.writeWorkers(w)
+	if t, ok := m.p.router.TreeStats(); ok {
+		metrics.WriteGaugeUint64(w, "vllm_router_tree_size", uint64(t.Bytes))
+		metrics.WriteGaugeUint64(w, "loadstar_tree_bytes", uint64(t.Bytes))
+		metrics.WriteGaugeUint64(w, "loadstar_tree_nodes", uint64(t.Nodes))
+		metrics.WriteGaugeUint64(w, "loadstar_tree_entries", uint64(t.Entries))
+		metrics.WriteCounterUint64(w, "loadstar_tree_evicted_total", t.Evicted)
+		metrics.WriteCounterUint64(w, "loadstar_tree_busy_total", t.Dropped)
+	}
+	metrics.WriteProcessMetrics(w)
+}
+
+// writeWorkers writes what the registry sees right now. A worker that is
+// removed and idle is not in it, and so its series end.
+func (m *metricSet) writeWorkers(w io.Writer) {
+	v, err := m.p.router.Snapshot(m.p.now())
+	if err != nil {
+		return
+	}
+	active := 0
+	for i := range v.Workers {
+		if v.Workers[i].Member {
+			active++
+		}
+	}
+	metrics.WriteGaugeUint64(w, "vllm_router_active_workers", uint64(active))
+	metrics.WriteGaugeUint64(w, "loadstar_leases_live", uint64(v.Live))
+	metrics.WriteCounterUint64(w, "loadstar_leases_acquired_total", v.Granted)
+	metrics.WriteCounterUint64(w, "loadstar_leases_released_total", v.Returned)
+	metrics.WriteCounterUint64(w, "loadstar_lease_releases_refused_total", v.Refused)
+	metrics.WriteGaugeFloat64(w, "loadstar_oldest_lease_seconds", v.OldestLease.Seconds())
+	metrics.WriteGaugeUint64(w, "loadstar_sessions", uint64(v.Sessions))
+	metrics.WriteCounterUint64(w, "loadstar_events_dropped_total", v.EventsDropped)
+	name := m.p.opts.Router.Policy[actors.Regular]
+	for i := range v.Workers {
+		k := &v.Workers[i]
+		series := func(name string, labels ...string) string {
+			s := fmt.Sprintf("%s{worker=%q", name, k.URL)
+			for j := 0; j < len(labels); j += 2 {
+				s += fmt.Sprintf(",%s=%q", labels[j], labels[j+1])
+			}
+			return s + "}"
+		}
+		healthy := uint64(0)
+		if k.Healthy {
+			healthy = 1
+		}
+		metrics.WriteGaugeUint64(w, series("vllm_router_worker_load"), uint64(k.Load))
+		metrics.WriteGaugeUint64(w, series("vllm_router_running_requests"), uint64(k.Load))
+		metrics.WriteGaugeUint64(w, series("vllm_router_worker_health"), healthy)
+		metrics.WriteGaugeUint64(w, series("vllm_router_cb_state"), uint64(k.Breaker))
+		metrics.WriteCounterUint64(w, series("vllm_router_processed_requests_total"), k.Granted)
+		metrics.WriteCounterUint64(w, series("vllm_router_policy_decisions_total", "policy", name), k.Granted)
+		metrics.WriteCounterUint64(w, series("vllm_router_cb_outcomes_total", "outcome", "success"), k.CBGood)
+		metrics.WriteCounterUint64(w, series("vllm_router_cb_outcomes_total", "outcome", "failure"), k.CBBad)
+		metrics.WriteGaugeUint64(w, series("loadstar_worker_pending_blocks"), uint64(k.Pending))
+		for ph, n := range k.InPhase {
+			if n > 0 || actors.Phase(ph) == actors.Plain {
+				metrics.WriteGaugeUint64(w, series("loadstar_worker_leases", "phase", actors.Phase(ph).String()), uint64(n))
+			}
+		}
+		for c, n := range k.Outcomes {
+			if n > 0 {
+				metrics.WriteCounterUint64(w, series("loadstar_worker_outcomes_total", "outcome", actors.Cause(c).String()), n)
+			}
+		}
+		for from, row := range k.Moves {
+			for to, n := range row {
+				if n > 0 {
+					metrics.WriteCounterUint64(w, series("vllm_router_cb_state_transitions_total",
+						"from", actors.BreakerState(from).String(), "to", actors.BreakerState(to).String()), n)
+				}
+			}
+		}
+	}
+}

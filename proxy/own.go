@@ -1,0 +1,134 @@
+package proxy
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"loadstar/proxy/httphead"
+)
+
+// route is a path that this router answers itself. These are a closed list;
+// whatever isn't in it is a worker's.
+type route struct {
+	class pathClass
+	get   func(*exchange) // also serves HEAD
+	post  func(*exchange)
+	del   func(*exchange)
+	admin bool // changes the fleet, or shows what only its operators should see
+}
+
+// ownRoutes lists the paths that this router answers itself; see routeOf for
+// those with a worker's URL in them.
+func (p *Proxy) ownRoutes() map[string]*route {
+	return map[string]*route{
+		"/liveness":               {class: pathStatus, get: (*exchange).liveness},
+		"/readiness":              {class: pathStatus, get: (*exchange).readiness},
+		"/health":                 {class: pathStatus, get: (*exchange).health},
+		"/metrics":                {class: pathStatus, get: (*exchange).writeMetrics},
+		"/v1/models":              {class: pathModels, get: (*exchange).models},
+		"/get_loads":              {class: pathAdmin, get: (*exchange).getLoads},
+		"/scheduling/diagnostics": {class: pathAdmin, get: (*exchange).noScheduling},
+		"/finish_session":         {class: pathAdmin, post: (*exchange).finishSession},
+		"/list_workers":           {class: pathAdmin, get: (*exchange).listWorkers, admin: true},
+		"/add_worker":             {class: pathAdmin, post: (*exchange).addWorker, admin: true},
+		"/remove_worker":          {class: pathAdmin, post: (*exchange).removeWorker, admin: true},
+		"/flush_cache":            {class: pathAdmin, post: (*exchange).flushCache, admin: true},
+		"/workers":                {class: pathAdmin, get: (*exchange).getWorkers, post: (*exchange).postWorkers, admin: true},
+	}
+}
+
+var workerRoute = &route{class: pathAdmin, get: (*exchange).getWorker, del: (*exchange).deleteWorker, admin: true}
+
+// routeOf returns the route for a path, or nil when a worker should see it.
+func (p *Proxy) routeOf(path []byte) *route {
+	if r := p.routes[string(path)]; r != nil {
+		return r
+	}
+	if len(path) > len("/workers/") && string(path[:len("/workers/")]) == "/workers/" {
+		return workerRoute
+	}
+	return nil
+}
+
+// allowed lists the methods of a route.
+func (r *route) allowed() string {
+	var m []string
+	if r.post != nil {
+		m = append(m, "POST")
+	}
+	if r.get != nil {
+		m = append(m, "GET", "HEAD")
+	}
+	if r.del != nil {
+		m = append(m, "DELETE")
+	}
+	return strings.Join(m, ",")
+}
+
+// serveOwn answers a request for one of this router's own paths.
+func (x *exchange) serveOwn(r *route) {
+	var serve func(*exchange)
+	switch string(x.ctx.Method()) {
+	case fasthttp.MethodGet, fasthttp.MethodHead:
+		serve = r.get
+	case fasthttp.MethodPost:
+		serve = r.post
+	case fasthttp.MethodDelete:
+		serve = r.del
+	case fasthttp.MethodOptions:
+		if len(x.p.opts.CORSOrigins) > 0 {
+			x.preflight(r.allowed())
+			return
+		}
+	}
+	switch {
+	case serve == nil:
+		x.refuseMethod(r.allowed())
+	case r.admin && !x.p.opts.Compat && !x.ctx.RemoteIP().IsLoopback():
+		x.refuse(&problem{
+			fasthttp.StatusForbidden, kindPermission, "admin_not_allowed",
+			"The admin API answers to this machine only; --compat opens it to everybody, as vllm-router does.", 0,
+		})
+	default:
+		serve(x)
+	}
+}
+
+// preflight answers a browser that asks whether its page may call a path.
+func (x *exchange) preflight(allowed string) {
+	c := append(x.clean[:0], "HTTP/1.1 200 OK\r\n"...)
+	c = httphead.AppendLine(c, "Allow", allowed)
+	c = httphead.AppendLine(c, "access-control-allow-methods", corsMethods)
+	c = httphead.AppendLine(c, "access-control-allow-headers", corsHeaders)
+	c = httphead.AppendLine(c, "access-control-max-age", "3600")
+	x.answerOwn(c, nil)
+}
+
+// answerText answers with plain text.
+func (x *exchange) answerText(status int, text string) {
+	x.answerBody(status, "text/plain; charset=utf-8", []byte(text))
+}
+
+// answerJSON answers with a value of this router's own, which marshals.
+func (x *exchange) answerJSON(status int, v any) {
+	x.answerBody(status, "application/json", mustJSON(v))
+}
+
+// mustJSON marshals a value of this router's own making.
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("a value of the router's own does not marshal: " + err.Error())
+	}
+	return b
+}
+
+func (x *exchange) answerBody(status int, contentType string, body []byte) {
+	c := append(x.clean[:0], "HTTP/1.1 "...)
+	c = appendStatus(c, status)
+	c = append(c, "\r\n"...)
+	c = httphead.AppendLine(c, "Content-Type", contentType)
+	x.answerOwn(c, body)
+}

@@ -1,0 +1,167 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"loadstar/actors"
+	"loadstar/proxy/upstream"
+	"loadstar/proxy/watch"
+)
+
+// Options configures a Proxy.
+type Options struct {
+	Router actors.RouterOptions
+	Health HealthOptions
+	Retry  RetryOptions
+
+	Timeouts Timeouts
+	Limits   Limits
+
+	WorkerKey         string        // sent to workers as a bearer token in place of what the client sent; empty passes the client's on
+	WorkerTLS         *tls.Config   // for https workers; nil is the system's defaults
+	RequestIDHeaders  []string      // where a client may name its request, first found wins; nil is the usual four
+	Ranks             int           // data-parallel ranks of each worker; below 2 for none
+	CORSOrigins       []string      // origins that browsers may call from; empty for none, "*" for any
+	ForwardedHeaders  bool          // add X-Forwarded-For, -Proto and -Host
+	Compat            bool          // keep to what vllm-router answers where this router is stricter
+	AccessLog         bool          // log one line a request
+	PrometheusBuckets bool          // histograms with le buckets instead of vmrange
+	DebugEndpoints    bool          // serve pprof and the state dump on the metrics listener
+	StartupTimeout    time.Duration // how long /add_worker waits for a worker to become healthy
+
+	Version string
+	Log     *slog.Logger
+}
+
+// HealthOptions says how workers are checked.
+type HealthOptions struct {
+	actors.HealthOptions
+	Path string // of the check, below the worker's base URL
+}
+
+// RetryOptions says when a request that a worker failed is tried again.
+type RetryOptions struct {
+	MaxAttempts    int // attempts in all; 1 is no retry
+	InitialBackoff time.Duration
+	MaxBackoff     time.Duration
+	Multiplier     float64
+	Jitter         float64 // share of the backoff by which it varies either way
+}
+
+// Timeouts bounds every wait. Zero is without end.
+type Timeouts struct {
+	Connect      time.Duration // to a worker, TLS included
+	FirstByte    time.Duration // from sending a request to the first byte of its answer
+	Idle         time.Duration // between two pieces of an answer
+	PoolIdle     time.Duration // unused connections to workers; zero keeps none
+	ClientHeader time.Duration // for a client to send a request's head
+	ClientBody   time.Duration // between two pieces of a request's body
+	ClientWrite  time.Duration // for a client to take what was written
+	ClientIdle   time.Duration // between two requests of a client
+}
+
+// Limits bounds what is held.
+type Limits struct {
+	BodyBytes   int // of a request; a byte more is refused
+	HeadBytes   int // of a request's or an answer's head
+	Connections int // of clients
+	IdleConns   int // unused connections per worker
+}
+
+// Proxy is the router's HTTP side. It serves clients, asks the Router for
+// workers, and relays.
+type Proxy struct {
+	opts          Options
+	log           *slog.Logger
+	start         time.Time
+	router        *actors.Router
+	prober        *actors.Prober
+	watcher       *watch.Watcher // nil where the platform has none
+	metrics       *metricSet
+	control       *controlClient
+	routes        map[string]*route
+	server        *fasthttp.Server
+	metricsServer *fasthttp.Server
+	idHeads       []string
+
+	draining chan struct{} // closed when shutdown has begun
+
+	exchanges sync.Pool // of *exchange
+	streams   sync.Pool // of *stream
+	guards    sync.Pool // of *watch.Guard
+}
+
+// New starts a proxy without workers. Call Close to end it. The error is one of
+// configuration.
+func New(o Options) (*Proxy, error) {
+	p := &Proxy{opts: o, log: o.Log, start: time.Now(), draining: make(chan struct{})}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	p.idHeads = o.RequestIDHeaders
+	if p.idHeads == nil {
+		p.idHeads = []string{"x-request-id", "x-correlation-id", "x-trace-id", "request-id"}
+	}
+	router, err := actors.NewRouter(o.Router)
+	if err != nil {
+		return nil, err
+	}
+	p.router = router
+	p.metrics = newMetricSet(p)
+	p.watcher, err = watch.New(watch.Hooks{Left: p.metrics.clientLeft, Unwatched: p.unwatched})
+	if err != nil {
+		p.log.Warn("clients that leave are noticed late: their connections can't be watched", "error", err)
+	}
+	p.control = newControlClient(o)
+	p.prober = actors.NewProber(router.Registry, p.control.check(o.Health.Path), o.Health.HealthOptions)
+	p.routes = p.ownRoutes()
+	p.server, p.metricsServer = p.newServer(), p.newMetricsServer()
+	p.exchanges.New = func() any { return &exchange{p: p} }
+	p.streams.New = func() any { return &stream{p: p} }
+	p.guards.New = func() any { return p.watcher.NewGuard() }
+	go p.logEvents()
+	return p, nil
+}
+
+// now is the time that actors understand: monotonic nanoseconds.
+func (p *Proxy) now() int64 { return int64(time.Since(p.start)) }
+
+func (p *Proxy) unwatched(err error) {
+	p.metrics.unwatched.Inc()
+	p.log.Debug("a client's connection is not watched", "error", err)
+}
+
+func (p *Proxy) upstreamOptions() upstream.Options {
+	return upstream.Options{
+		ConnectTimeout: p.opts.Timeouts.Connect,
+		IdleTimeout:    p.opts.Timeouts.PoolIdle,
+		MaxIdle:        p.opts.Limits.IdleConns,
+		TLS:            p.opts.WorkerTLS,
+	}
+}
+
+// logDecision writes down how a worker was chosen, for those who debug routing.
+func (p *Proxy) logDecision(x *exchange, l *actors.Lease) {
+	if !p.log.Enabled(context.Background(), slog.LevelDebug) {
+		return
+	}
+	d := &l.Decision
+	p.log.Debug("decision", "id", string(x.id), "worker", l.URL, "reason", d.Reason.String(), "match", d.Match, "blocks", d.Blocks,
+		"max_load", d.MaxLoad, "min_load", d.MinLoad, "is_unbalanced", d.Imbalanced, "candidates", d.Candidates)
+}
+
+// stopping reports whether shutdown has begun.
+func (p *Proxy) stopping() bool {
+	select {
+	case <-p.draining:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,64 @@
+package proxy
+
+import (
+	"log/slog"
+	"time"
+
+	"loadstar/actors"
+)
+
+// record is what is remembered of a request for metrics and the access log.
+type record struct {
+	started  time.Time
+	first    time.Duration // to the first byte of the last worker's answer; 0 when none came
+	class    pathClass
+	own      bool // answered by this router, on one of its own paths
+	status   int
+	cause    actors.Cause
+	refused  string // code of the problem that ended it here; empty otherwise
+	attempts int
+	others   bool // another worker might have served the last attempt
+	bytes    int64
+	worker   string
+	log      *accessEntry // nil unless there is an access log
+}
+
+// accessEntry is what the access log needs beyond the metrics. It holds copies,
+// for it is read after the request is gone.
+type accessEntry struct {
+	method, path, id, client string
+}
+
+// granted notes which worker a request went to.
+func (r *record) granted(l *actors.Lease) {
+	r.worker, r.others = l.URL, l.Decision.Candidates > 1
+}
+
+// firstByte notes that an answer has begun.
+func (r *record) firstByte() { r.first = time.Since(r.started) }
+
+// outcome is the metric label for how the request ended.
+func (r *record) outcome() string {
+	switch {
+	case r.own:
+		return "own"
+	case r.refused != "" && r.worker == "":
+		return "refused"
+	default:
+		return r.cause.String()
+	}
+}
+
+// finished counts and logs a request that has ended.
+func (p *Proxy) finished(r *record) {
+	p.metrics.finished(r)
+	if r.log == nil {
+		return
+	}
+	p.log.LogAttrs(nil, slog.LevelInfo, "request",
+		slog.String("method", r.log.method), slog.String("path", r.log.path), slog.String("id", r.log.id),
+		slog.String("client", r.log.client), slog.Int("status", r.status), slog.String("outcome", r.outcome()),
+		slog.String("worker", r.worker), slog.Int("attempts", r.attempts), slog.Int64("bytes", r.bytes),
+		slog.Duration("first_byte", r.first), slog.Duration("duration", time.Since(r.started)),
+	)
+}

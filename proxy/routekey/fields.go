@@ -1,0 +1,144 @@
+package routekey
+
+// field numbers the members of a body that matter here.
+type field uint8
+
+// From firstSegment on the order is the order in which the prompt's parts are
+// strung together. Changing it changes every key.
+const (
+	fieldOther field = iota
+	fieldModel
+	fieldStream
+	fieldPreviousResponse
+	fieldSessionParams
+	fieldUser
+	fieldSessionID
+	fieldUserID
+	fieldCacheSalt
+	fieldLoraName
+	fieldLoraPath
+	fieldTools
+	fieldFunctions
+	fieldInstructions
+	fieldSystem
+	fieldMessages
+	fieldPrompt
+	fieldText
+	fieldInput
+	fieldInputIDs
+	fieldTokenIDs
+	fieldQuery
+	fieldDocuments
+	numFields
+
+	firstSegment = fieldTools
+)
+
+// values holds the raw value of each field, quotes and brackets included, or
+// nil.
+type values struct {
+	raw  [numFields][]byte
+	seen uint32 // bit f is set if the body has field f
+}
+
+// read takes the values from an object and reports whether it could be read to
+// its end.
+func (v *values) read(body []byte) bool {
+	o, ok := openObject(body)
+	if !ok {
+		return false
+	}
+	for {
+		name, value, ok := o.next()
+		if !ok {
+			return o.ended()
+		}
+		if f := fieldNamed(name); f != fieldOther {
+			v.raw[f] = value
+			v.seen |= 1 << f
+		}
+	}
+}
+
+func fieldNamed(name []byte) field {
+	if f := fieldPlain(name); f != fieldOther || !hasEscape(name) {
+		return f
+	}
+	var buf [maxNameRaw]byte
+	return fieldPlain(plainName(buf[:0], name))
+}
+
+// fieldPlain takes a name without escapes.
+func fieldPlain(name []byte) field {
+	switch string(name) {
+	case "model":
+		return fieldModel
+	case "stream":
+		return fieldStream
+	case "previous_response_id":
+		return fieldPreviousResponse
+	case "session_params":
+		return fieldSessionParams
+	case "user":
+		return fieldUser
+	case "session_id":
+		return fieldSessionID
+	case "user_id":
+		return fieldUserID
+	case "cache_salt":
+		return fieldCacheSalt
+	case "lora_name":
+		return fieldLoraName
+	case "lora_path":
+		return fieldLoraPath
+	case "tools":
+		return fieldTools
+	case "functions":
+		return fieldFunctions
+	case "instructions":
+		return fieldInstructions
+	case "system":
+		return fieldSystem
+	case "messages":
+		return fieldMessages
+	case "prompt":
+		return fieldPrompt
+	case "text":
+		return fieldText
+	case "input":
+		return fieldInput
+	case "input_ids":
+		return fieldInputIDs
+	case "token_ids":
+		return fieldTokenIDs
+	case "query":
+		return fieldQuery
+	case "documents":
+		return fieldDocuments
+	}
+	return fieldOther
+}
+
+// memberNamed is the raw value of the member called name in value, the last one
+// of several, or nil if value is not a readable object or has none.
+func memberNamed(value []byte, name string) []byte {
+	o, ok := openObject(value)
+	if !ok {
+		return nil
+	}
+	var found []byte
+	var buf [maxNameRaw]byte
+	for {
+		n, v, ok := o.next()
+		if !ok {
+			break
+		}
+		if string(plainName(buf[:0], n)) == name {
+			found = v
+		}
+	}
+	if !o.ended() {
+		return nil
+	}
+	return found
+}

@@ -1,0 +1,137 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// readBuffer is the least size of a client connection's read buffer; the limit
+// on heads sets it.
+const readBuffer = 4096
+
+// newServer configures fasthttp for serving clients. It must not change what
+// passes: it adds no header, parses no form and normalises no name.
+func (p *Proxy) newServer() *fasthttp.Server {
+	t, l := &p.opts.Timeouts, &p.opts.Limits
+	return &fasthttp.Server{
+		Handler:       p.Handle,
+		ErrorHandler:  p.badHead,
+		ExpectHandler: p.expect,
+		Logger:        quietLogger{p.log},
+
+		ReadBufferSize:     max(readBuffer, l.HeadBytes),
+		Concurrency:        l.Connections,
+		ReadTimeout:        t.ClientHeader,
+		IdleTimeout:        t.ClientIdle,
+		MaxRequestBodySize: l.BodyBytes,
+		StreamRequestBody:  true, // bodies are read, counted and refused by readBody
+
+		NoDefaultServerHeader:         true,
+		NoDefaultDate:                 true,
+		NoDefaultContentType:          true,
+		DisableHeaderNamesNormalizing: true,
+		DisablePreParseMultipartForm:  true,
+		SecureErrorLogMessage:         true,
+		CloseOnShutdown:               true,
+	}
+}
+
+// badHead answers a request whose head can't be read.
+func (p *Proxy) badHead(ctx *fasthttp.RequestCtx, err error) {
+	e := badRequest("The request is not valid HTTP.")
+	var small *fasthttp.ErrSmallBuffer
+	switch {
+	case errors.As(err, &small):
+		e = &problem{
+			fasthttp.StatusRequestHeaderFieldsTooLarge, kindInvalid, "headers_too_large",
+			fmt.Sprintf("The request's head is larger than %d bytes, the limit set by --max-header-bytes.", p.opts.Limits.HeadBytes), 0,
+		}
+	case isTimeout(err):
+		e = &problem{fasthttp.StatusRequestTimeout, kindInvalid, "request_timeout", "The request's head did not arrive in time.", 0}
+	}
+	p.metrics.rejected(e.status)
+	answerProblem(ctx, e)
+}
+
+// expect decides on a request that waits for leave to send its body.
+func (p *Proxy) expect(ctx *fasthttp.RequestCtx) int {
+	if ctx.Request.Header.ContentLength() > p.opts.Limits.BodyBytes {
+		e := tooLarge(p.opts.Limits.BodyBytes)
+		p.metrics.rejected(e.status)
+		answerProblem(ctx, e)
+		return e.status
+	}
+	return fasthttp.StatusContinue
+}
+
+// quietLogger takes what fasthttp has to say of single connections, which is
+// for debugging.
+type quietLogger struct{ log *slog.Logger }
+
+// Printf implements fasthttp.Logger.
+func (q quietLogger) Printf(format string, args ...any) {
+	if q.log.Enabled(context.Background(), slog.LevelDebug) {
+		q.log.Debug("connection", "detail", fmt.Sprintf(format, args...))
+	}
+}
+
+// Listen opens a listening socket for clients.
+func Listen(addr string) (net.Listener, error) {
+	lc := net.ListenConfig{
+		Control:         listenOptions,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3},
+	}
+	return lc.Listen(context.Background(), "tcp", addr)
+}
+
+// Serve serves clients that connect to ln until Shutdown; certs is nil for plain
+// HTTP.
+func (p *Proxy) Serve(ln net.Listener, certs *tls.Config) error {
+	if certs != nil {
+		certs = certs.Clone()
+		certs.NextProtos = []string{"http/1.1"}
+		ln = tls.NewListener(ln, certs)
+	}
+	return p.server.Serve(ln)
+}
+
+// BeginDrain makes the router known as not ready, while it still serves, each
+// answer with Connection: close.
+func (p *Proxy) BeginDrain() {
+	if !p.stopping() {
+		close(p.draining)
+	}
+}
+
+// Shutdown stops to accept clients and waits until those there are served, or
+// for ctx. Then it ends everything, and reports if requests were cut off.
+func (p *Proxy) Shutdown(ctx context.Context) error {
+	p.BeginDrain()
+	err := p.server.ShutdownWithContext(ctx)
+	err = errors.Join(err, p.Close(ctx))
+	// Metrics are served to the last, so that an end can be watched.
+	over, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = p.metricsServer.ShutdownWithContext(over) // a scrape cut off is no loss
+	return err
+}
+
+// Close ends what New has started. Requests that still run lose their workers'
+// accounting, so Shutdown comes first.
+func (p *Proxy) Close(ctx context.Context) error {
+	p.prober.Stop()
+	p.retireAll()
+	err := p.router.Stop(ctx)
+	if p.watcher != nil {
+		p.watcher.Stop()
+	}
+	p.control.close()
+	return err
+}

@@ -1,0 +1,81 @@
+package sse
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func TestEndMark(t *testing.T) {
+	for _, tc := range []struct {
+		name, stream string
+		want, inLine bool
+	}{
+		{"usual", "data: {\"a\":1}\n\ndata: [DONE]\n\n", true, false},
+		{"without blank", "data:[DONE]\n\n", true, false},
+		{"CRLF", "data: x\r\n\r\ndata: [DONE]\r\n\r\n", true, false},
+		{"only CR", "data: [DONE]\r", true, false},
+		{"line not ended yet", "data: [DONE]", false, true},
+		{"inside JSON", "data: {\"content\":\"data: [DONE]\"}\n\n", false, false},
+		{"JSON that holds an escaped line end", `data: {"content":"\ndata: [DONE]\n"}` + "\n\n", false, false},
+		{"longer", "data: [DONE]!\n\n", false, false},
+		{"two blanks", "data:  [DONE]\n\n", false, false},
+		{"other field", "event: [DONE]\n\n", false, false},
+		{"comment", ": data: [DONE]\n\n", false, false},
+		{"empty", "", false, false},
+		{"after empty lines", "\n\n\ndata: [DONE]\n", true, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for cut := 0; cut <= len(tc.stream); cut++ {
+				var s Scanner
+				s.Feed([]byte(tc.stream[:cut]))
+				if got := s.Feed([]byte(tc.stream[cut:])); got != tc.want {
+					t.Errorf("cut at %d: done = %v, want %v", cut, got, tc.want)
+				}
+				if got := s.InLine(); !tc.want && got != tc.inLine {
+					t.Errorf("cut at %d: InLine() = %v, want %v", cut, got, tc.inLine)
+				}
+			}
+		})
+	}
+}
+
+// slow is the obvious way to find the end mark in a whole stream.
+func slow(stream []byte) bool {
+	lines := strings.Split(strings.ReplaceAll(string(stream), "\r", "\n"), "\n")
+	for _, line := range lines[:len(lines)-1] { // the last one has not ended
+		if line == "data: [DONE]" || line == "data:[DONE]" {
+			return true
+		}
+	}
+	return false
+}
+
+func FuzzFeed(f *testing.F) {
+	f.Add([]byte("data: x\n\ndata: [DONE]\n\n"), 3)
+	f.Add([]byte("data:[DONE]\r"), 1)
+	f.Add([]byte("data: data: [DONE]\n"), 7)
+	f.Fuzz(func(t *testing.T, stream []byte, step int) {
+		if !bytes.Contains(stream, []byte("[DONE]")) {
+			stream = append(stream, "data: [DONE]\n"...)
+		}
+		step = 1 + (step&0x7fffffff)%16
+		var s Scanner
+		got := false
+		for p := stream; len(p) > 0; p = p[min(step, len(p)):] {
+			got = s.Feed(p[:min(step, len(p))])
+		}
+		if want := slow(stream); got != want {
+			t.Errorf("Feed(%q) by %d = %v, want %v", stream, step, got, want)
+		}
+	})
+}
+
+func BenchmarkFeed(b *testing.B) {
+	event := []byte("data: {\"id\":\"chatcmpl-0123456789\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" word\"}}]}\n\n")
+	b.SetBytes(int64(len(event)))
+	var s Scanner
+	for b.Loop() {
+		s.Feed(event)
+	}
+}

@@ -1,0 +1,183 @@
+package proxy
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"loadstar/actors"
+)
+
+// liveness says that the process answers.
+func (x *exchange) liveness() { x.answerText(fasthttp.StatusOK, "OK") }
+
+// fleetHealth is what load balancers want to know.
+type fleetHealth struct {
+	usable, total int
+	unhealthy     []string
+}
+
+func (x *exchange) fleetHealth() (h fleetHealth) {
+	v, err := x.p.router.Snapshot(x.p.now())
+	if err != nil {
+		return h
+	}
+	for i := range v.Workers {
+		w := &v.Workers[i]
+		if !w.Member {
+			continue
+		}
+		h.total++
+		if w.Usable() {
+			h.usable++
+		} else {
+			h.unhealthy = append(h.unhealthy, w.URL)
+		}
+	}
+	return h
+}
+
+// readiness says whether requests should be sent here: some worker may serve
+// them, and no shutdown has begun.
+func (x *exchange) readiness() {
+	h := x.fleetHealth()
+	if h.usable > 0 && !x.p.stopping() {
+		x.answerJSON(fasthttp.StatusOK, struct {
+			Status  string `json:"status"`
+			Healthy int    `json:"healthy_workers"`
+			Total   int    `json:"total_workers"`
+		}{"ready", h.usable, h.total})
+		return
+	}
+	reason := "no healthy workers available"
+	if x.p.stopping() {
+		reason = "shutting down"
+	}
+	x.answerJSON(fasthttp.StatusServiceUnavailable, struct {
+		Status string `json:"status"`
+		Reason string `json:"reason"`
+		Total  int    `json:"total_workers"`
+	}{"not_ready", reason, h.total})
+}
+
+// health says whether some worker may serve requests. Unlike vllm-router's, it
+// is well while one of many is down, and not while there are none.
+func (x *exchange) health() {
+	h := x.fleetHealth()
+	switch {
+	case x.p.stopping():
+		x.answerText(fasthttp.StatusServiceUnavailable, "Shutting down")
+	case h.total == 0:
+		x.answerText(fasthttp.StatusServiceUnavailable, "No workers")
+	case h.usable == 0:
+		x.answerText(fasthttp.StatusServiceUnavailable, "Unhealthy servers: "+quoteList(h.unhealthy))
+	case len(h.unhealthy) == 0:
+		x.answerText(fasthttp.StatusOK, "All servers healthy")
+	default:
+		x.answerText(fasthttp.StatusOK, fmt.Sprintf("%d of %d servers healthy. Unhealthy servers: %s", h.usable, h.total, quoteList(h.unhealthy)))
+	}
+}
+
+func quoteList(items []string) string {
+	q := make([]string, len(items))
+	for i, s := range items {
+		q[i] = fmt.Sprintf("%q", s)
+	}
+	return "[" + strings.Join(q, ", ") + "]"
+}
+
+// writeMetrics answers with all metrics.
+func (x *exchange) writeMetrics() {
+	var b bytes.Buffer
+	x.p.metrics.write(&b)
+	x.answerBody(fasthttp.StatusOK, "text/plain; version=0.0.4; charset=utf-8", b.Bytes())
+}
+
+// getLoads answers with this router's own counts; no worker is asked.
+func (x *exchange) getLoads() {
+	type load struct {
+		Worker string `json:"worker"`
+		Load   int    `json:"load"`
+	}
+	v, err := x.p.router.Snapshot(x.p.now())
+	if err != nil {
+		x.refuse(problemOf(err))
+		return
+	}
+	loads := []load{}
+	for i := range v.Workers {
+		if w := &v.Workers[i]; w.Member {
+			loads = append(loads, load{w.URL, w.Load})
+		}
+	}
+	x.answerJSON(fasthttp.StatusOK, map[string]any{"workers": loads})
+}
+
+// noScheduling answers as vllm-router does without its program scheduling.
+func (x *exchange) noScheduling() {
+	x.answerJSON(fasthttp.StatusNotFound, struct {
+		Enabled bool   `json:"enabled"`
+		Error   string `json:"error"`
+	}{false, "This Router does not own Program scheduling"})
+}
+
+// finishSession ends a session wherever a policy keeps it. As in vllm-router the
+// answer is the same whether there was one.
+func (x *exchange) finishSession() {
+	id := x.ctx.QueryArgs().Peek("session_id")
+	if len(id) == 0 {
+		x.refuse(badRequest("Failed to deserialize query string: missing field `session_id`"))
+		return
+	}
+	forms := []string{"session:", "user:"}
+	for _, h := range sessionHeaders {
+		forms = append(forms, "header:"+h+":")
+	}
+	for _, f := range forms {
+		x.p.router.FinishSession(append([]byte(f), id...))
+	}
+	x.answerJSON(fasthttp.StatusOK, struct {
+		Status  string `json:"status"`
+		Session string `json:"session_id"`
+	}{"ok", string(id)})
+}
+
+// logEvents writes down what the registry tells until it has ended.
+func (p *Proxy) logEvents() {
+	refused := 0
+	for {
+		select {
+		case e := <-p.router.Events():
+			p.logEvent(e, &refused)
+		case <-p.router.Done():
+			return
+		}
+	}
+}
+
+// refusedLogged is how many refused releases are logged before only every
+// thousandth is: one is a bug, and a flood of them tells no more.
+const refusedLogged = 10
+
+func (p *Proxy) logEvent(e actors.Event, refused *int) {
+	switch e.Kind {
+	case actors.WorkerAdded:
+		p.log.Info("worker added", "worker", e.URL, "load", e.Load)
+	case actors.WorkerRemoved:
+		p.log.Info("worker removed", "worker", e.URL, "load", e.Load)
+	case actors.WorkerRetired:
+		p.log.Debug("worker removed and idle", "worker", e.URL)
+	case actors.WorkerHealthy:
+		p.log.Info("worker is healthy", "worker", e.URL, "load", e.Load)
+	case actors.WorkerUnhealthy:
+		p.log.Warn("worker is unhealthy", "worker", e.URL, "reason", e.Detail, "load", e.Load)
+	case actors.BreakerMoved:
+		p.log.Warn("circuit breaker moved", "worker", e.URL, "state", e.Detail, "load", e.Load)
+	case actors.ReturnRefused:
+		if *refused++; *refused <= refusedLogged || *refused%1000 == 0 {
+			p.log.Warn("a lease was returned twice, which is a bug; please report it", "outcome", e.Detail, "times", *refused)
+		}
+	}
+}

@@ -1,0 +1,332 @@
+// Package upstream keeps connections to one worker and speaks HTTP/1.1 over
+// them: a pool, a reader of answer heads, and a decoder of chunked bodies.
+//
+// fasthttp's HostClient isn't used for this, because a request must be able to
+// interrupt its own dial, to ask for a connection that isn't from the pool, and
+// to have its connection closed under it when the client leaves.
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Options configures the connections to a worker.
+type Options struct {
+	ConnectTimeout time.Duration // of dial and TLS handshake together; 0 is none
+	IdleTimeout    time.Duration // how long an unused connection is kept; 0 keeps none. Engines close theirs after 5 s, so stay well below.
+	MaxIdle        int           // most unused connections
+	HeadBytes      int           // longest head of an answer
+	TLS            *tls.Config   // for https workers; nil is the system's defaults
+}
+
+// hotSize is how many connections are handed out again before the rest is
+// touched, so that what a burst has left over can grow old.
+const hotSize = 8
+
+// checkAfter is how long a connection may lie unused before it is looked at
+// before use: a worker that closed it in the meantime has usually said so.
+const checkAfter = 50 * time.Millisecond
+
+// readerSize is the size of a connection's read buffer while in use. It holds
+// the heads that workers send; a longer head gets a buffer of its own.
+const readerSize = 4096
+
+// Pool holds the idle connections to one worker. Its methods are safe for
+// concurrent use.
+type Pool struct {
+	opts    Options
+	network struct {
+		addr string // host:port to dial
+		tls  *tls.Config
+	}
+	host   []byte // value of the Host header
+	prefix []byte // path in front of every request's path
+
+	hot, idle chan *Conn // what is unused; taken from hot first
+	retired   chan struct{}
+	stop      context.CancelFunc
+}
+
+// NewPool returns a pool for the worker at a canonical base URL. Call Retire
+// when the worker is gone.
+func NewPool(base string, o Options) (*Pool, error) {
+	u, err := url.Parse(base)
+	if err != nil {
+		return nil, err
+	}
+	p := &Pool{
+		opts: o, prefix: []byte(u.EscapedPath()),
+		hot: make(chan *Conn, hotSize), idle: make(chan *Conn, max(o.MaxIdle-hotSize, 0)),
+		retired: make(chan struct{}),
+	}
+	p.network.addr = u.Host
+	p.host = []byte(u.Host)
+	switch u.Scheme {
+	case "http":
+		if u.Port() == "80" {
+			p.host = []byte(hostOnly(u))
+		}
+	case "https":
+		if u.Port() == "443" {
+			p.host = []byte(hostOnly(u))
+		}
+		p.network.tls = &tls.Config{}
+		if o.TLS != nil {
+			p.network.tls = o.TLS.Clone()
+		}
+		if p.network.tls.ServerName == "" {
+			p.network.tls.ServerName = u.Hostname()
+		}
+		p.network.tls.NextProtos = []string{"http/1.1"}
+	default:
+		return nil, fmt.Errorf("%s: the scheme must be http or https", base)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.stop = cancel
+	go p.sweep(ctx)
+	return p, nil
+}
+
+// hostOnly is the host without its port, an IPv6 address in brackets.
+func hostOnly(u *url.URL) string { return u.Host[:len(u.Host)-len(u.Port())-1] }
+
+// Host is the value of the Host header for this worker.
+func (p *Pool) Host() []byte { return p.host }
+
+// Prefix is what stands in front of the path of every request to this worker.
+func (p *Pool) Prefix() []byte { return p.prefix }
+
+// Idle returns an unused connection, or nil when there is none that still
+// stands.
+func (p *Pool) Idle(now time.Time) *Conn {
+	for {
+		var c *Conn
+		select {
+		case c = <-p.hot:
+		default:
+			select {
+			case c = <-p.idle:
+			default:
+				return nil
+			}
+		}
+		age := now.Sub(c.usedAt)
+		if age >= p.opts.IdleTimeout || age > checkAfter && !c.quiet() {
+			c.Close()
+			continue
+		}
+		c.reused = true
+		c.attach()
+		return c
+	}
+}
+
+// Dial opens a new connection. Ending ctx interrupts it.
+func (p *Pool) Dial(ctx context.Context) (*Conn, error) {
+	if p.opts.ConnectTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, p.opts.ConnectTimeout)
+		defer cancel()
+	}
+	d := net.Dialer{Control: setUserTimeout}
+	nc, err := d.DialContext(ctx, "tcp", p.network.addr)
+	if err != nil {
+		return nil, err
+	}
+	tc, ok := nc.(*net.TCPConn)
+	if !ok {
+		nc.Close()
+		return nil, fmt.Errorf("%s: not a TCP connection", p.network.addr)
+	}
+	c := &Conn{Conn: nc, tcp: tc}
+	if c.raw, err = tc.SyscallConn(); err != nil {
+		nc.Close()
+		return nil, err
+	}
+	c.peek = c.peekOne
+	if p.network.tls != nil {
+		t := tls.Client(nc, p.network.tls)
+		if err := t.HandshakeContext(ctx); err != nil {
+			nc.Close()
+			return nil, err
+		}
+		c.Conn = t
+	}
+	c.attach()
+	return c, nil
+}
+
+// Put takes back a connection whose last answer has been read to its end. It
+// closes one that it has no use for.
+func (p *Pool) Put(c *Conn, now time.Time) {
+	if !c.drained() || p.opts.IdleTimeout <= 0 {
+		c.Close()
+		return
+	}
+	c.detach()
+	c.usedAt = now
+	select {
+	case p.hot <- c:
+	default:
+		select {
+		case p.idle <- c:
+		default:
+			c.Close()
+			return
+		}
+	}
+	// Retire may have emptied the pool just before.
+	select {
+	case <-p.retired:
+		p.closeIdle()
+	default:
+	}
+}
+
+// Retire closes what is unused, and whatever comes back later.
+func (p *Pool) Retire() {
+	select {
+	case <-p.retired:
+		return
+	default:
+	}
+	close(p.retired)
+	p.stop()
+	p.closeIdle()
+}
+
+func (p *Pool) closeIdle() {
+	for {
+		select {
+		case c := <-p.hot:
+			c.Close()
+		case c := <-p.idle:
+			c.Close()
+		default:
+			return
+		}
+	}
+}
+
+// sweep closes connections that have been unused for too long.
+func (p *Pool) sweep(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			p.expire(p.hot, now)
+			p.expire(p.idle, now)
+		}
+	}
+}
+
+// expire looks at each connection in one queue once.
+func (p *Pool) expire(q chan *Conn, now time.Time) {
+	for range len(q) {
+		select {
+		case c := <-q:
+			if now.Sub(c.usedAt) >= p.opts.IdleTimeout {
+				c.Close()
+				continue
+			}
+			select {
+			case q <- c:
+			default:
+				c.Close()
+			}
+		default:
+			return
+		}
+	}
+}
+
+// Conn is a connection to a worker. While in use it belongs to one goroutine.
+type Conn struct {
+	net.Conn               // plain or TLS
+	tcp      *net.TCPConn  // beneath it
+	br       *bufio.Reader // while in use
+	wide     *bufio.Reader // in front of br, since a long head came
+	reused   bool
+	usedAt   time.Time
+
+	raw      syscall.RawConn
+	peek     func(fd uintptr) // peekOne, bound once
+	peekByte [1]byte
+	isQuiet  bool
+}
+
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readerSize) }}
+
+func (c *Conn) attach() {
+	c.br = readers.Get().(*bufio.Reader)
+	c.br.Reset(c.Conn)
+}
+
+func (c *Conn) detach() {
+	if c.br != nil {
+		c.br.Reset(nil)
+		readers.Put(c.br)
+	}
+	c.br, c.wide = nil, nil
+}
+
+// Reader reads what the worker sends.
+func (c *Conn) Reader() *bufio.Reader {
+	if c.wide != nil {
+		return c.wide
+	}
+	return c.br
+}
+
+// WriteBuffers writes all of b, with one call of the kernel where it can.
+func (c *Conn) WriteBuffers(b *net.Buffers) (int64, error) {
+	if c.Conn == net.Conn(c.tcp) {
+		return b.WriteTo(c.tcp)
+	}
+	return b.WriteTo(c.Conn)
+}
+
+// Widen gives the connection a read buffer of n bytes, keeping what is buffered.
+func (c *Conn) Widen(n int) {
+	c.wide = bufio.NewReaderSize(c.br, n)
+}
+
+// Reused reports whether the connection has carried a request before.
+func (c *Conn) Reused() bool { return c.reused }
+
+// drained reports whether nothing that the worker sent is left unread here.
+func (c *Conn) drained() bool {
+	return c.br.Buffered() == 0 && (c.wide == nil || c.wide.Buffered() == 0)
+}
+
+// Interrupter is what may be closed from another goroutine to end whatever the
+// connection's user is blocked in. Closing a TLS connection could wait for the
+// peer, so it is what lies beneath.
+func (c *Conn) Interrupter() *net.TCPConn { return c.tcp }
+
+// Close closes the connection at once.
+func (c *Conn) Close() error {
+	c.detach()
+	return c.tcp.Close()
+}
+
+// quiet reports whether an unused connection still stands: the worker has
+// neither closed it nor sent anything unasked.
+func (c *Conn) quiet() bool {
+	c.isQuiet = false
+	if err := c.raw.Control(c.peek); err != nil {
+		return false
+	}
+	return c.isQuiet
+}

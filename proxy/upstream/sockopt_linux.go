@@ -1,0 +1,30 @@
+package upstream
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// userTimeoutMillis is how long sent bytes may stay unacknowledged before the
+// kernel gives a connection up: a peer that vanishes without a FIN must not
+// hold a lease for the quarter of an hour that is the kernel's own patience.
+const userTimeoutMillis = 30_000
+
+// setUserTimeout prepares a socket before it connects.
+func setUserTimeout(_, _ string, raw syscall.RawConn) error {
+	var errOpt error
+	err := raw.Control(func(fd uintptr) {
+		errOpt = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, userTimeoutMillis)
+	})
+	if err != nil {
+		return err
+	}
+	return errOpt
+}
+
+// peekOne looks whether a byte, or the end of the stream, has arrived.
+func (c *Conn) peekOne(fd uintptr) {
+	_, _, err := unix.Recvfrom(int(fd), c.peekByte[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	c.isQuiet = err == unix.EAGAIN
+}
