@@ -12,7 +12,7 @@ func (r *Registry) loop(s *state) {
 		switch m.kind {
 		case kindAcquire:
 			s.acquire(m.request)
-			m.request.reply <- struct{}{}
+			m.reply <- struct{}{}
 		case kindReturn:
 			s.giveBack(m.ticket, m.cause, m.now)
 		case kindFirstByte:
@@ -21,14 +21,14 @@ func (r *Registry) loop(s *state) {
 			m.control.apply(s)
 		}
 	}
-	// First close, then sweep: see ask.
+	// First close, then sweep: see wait. Who saw done closed has taken his
+	// request back, so the sweep touches nothing of it but the reply channel.
 	close(r.done)
 	for {
 		select {
 		case m := <-r.inbox:
 			if m.kind == kindAcquire {
-				m.request.grant = grant{err: ErrStopped}
-				m.request.reply <- struct{}{}
+				m.reply <- struct{}{}
 			}
 		default:
 			return

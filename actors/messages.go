@@ -16,11 +16,12 @@ const (
 // plain fields, so sending one allocates nothing; the rest hide behind control.
 type message struct {
 	kind    kind
-	cause   Cause    // kindReturn
-	now     int64    // kindReturn: monotonic nanoseconds
-	ticket  ticket   // kindReturn, kindFirstByte
-	request *Request // kindAcquire; lent until its reply is sent
-	control control  // kindControl
+	cause   Cause           // kindReturn
+	now     int64           // kindReturn: monotonic nanoseconds
+	ticket  ticket          // kindReturn, kindFirstByte
+	request *Request        // kindAcquire; lent until its reply is sent or the loop has ended
+	reply   chan<- struct{} // kindAcquire; that of the request
+	control control         // kindControl
 }
 
 // A control is a rare message. It runs on the loop's goroutine.
@@ -136,4 +137,13 @@ type Request struct {
 	hits  []prefixtree.Hit // filled by the tree
 	grant grant
 	reply chan struct{} // capacity one; answered exactly once per Acquire
+}
+
+// ready makes q fit to be sent. The answer that stands there from the outset is
+// that of a loop which has ended and may no longer touch q.
+func (q *Request) ready() {
+	if q.reply == nil {
+		q.reply = make(chan struct{}, 1)
+	}
+	q.grant.err = ErrStopped
 }

@@ -92,7 +92,7 @@ func (p *Prober) loop() {
 			switch w := count(m.base, 1); {
 			case w.users == 0: // its Unwatch overtook it
 				delete(all, m.base)
-			case w.cancel == nil:
+			case w.users > 0 && w.cancel == nil:
 				ctx, cancel := context.WithCancel(context.Background())
 				w.cancel = cancel
 				running++

@@ -50,10 +50,8 @@ func (r *Registry) Done() <-chan struct{} { return r.done }
 // context because it waits only for the loop, never for a worker to become
 // free. Errors: ErrNoWorker, ErrStopped.
 func (r *Registry) Acquire(q *Request) (Lease, error) {
-	if q.reply == nil {
-		q.reply = make(chan struct{}, 1)
-	}
-	if !r.send(message{kind: kindAcquire, request: q}) {
+	q.ready()
+	if !r.send(message{kind: kindAcquire, request: q, reply: q.reply}) {
 		return Lease{}, ErrStopped
 	}
 	return r.lease(r.wait(q))
@@ -189,9 +187,12 @@ type Lease struct {
 	registry *Registry
 }
 
-// FirstByte says that the worker's answer has begun.
+// FirstByte says that the worker's answer has begun. The zero Lease says
+// nothing.
 func (l *Lease) FirstByte() {
-	l.registry.send(message{kind: kindFirstByte, ticket: l.ticket})
+	if l.registry != nil {
+		l.registry.send(message{kind: kindFirstByte, ticket: l.ticket})
+	}
 }
 
 // Release gives the place back; now is in monotonic nanoseconds. The first call

@@ -99,8 +99,14 @@ func (r *Router) TreeStats() (TreeStats, bool) {
 // ends the actors. It returns an error if leases were still live.
 func (r *Router) Stop(ctx context.Context) error {
 	r.Drain(ctx)
+	return r.Halt()
+}
+
+// Halt ends the actors, whatever is live. It returns an error if leases were.
+// The tree goes first, for it passes requests on to the registry.
+func (r *Router) Halt() error {
 	if r.tree != nil {
 		r.tree.Stop()
 	}
-	return r.Halt()
+	return r.Registry.Halt()
 }

@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"loadstar/actors/policy"
 )
@@ -121,6 +122,10 @@ func (s *state) acquire(r *Request) {
 	r.grant = grant{}
 	if len(s.draining) > 0 {
 		r.grant.err = ErrStopped
+		return
+	}
+	if r.Role >= numRoles {
+		r.grant.err = ErrNoWorker
 		return
 	}
 	s.gather(r, true)
@@ -246,8 +251,12 @@ func (s *state) advance(t ticket) bool {
 	return true
 }
 
-// giveBack ends a lease, once: a spent ticket is refused and counted.
+// giveBack ends a lease, once: a spent ticket is refused and counted. What is
+// no cause counts as Aborted.
 func (s *state) giveBack(t ticket, c Cause, now int64) {
+	if c >= numCauses {
+		c = Aborted
+	}
 	sl := s.find(t)
 	if sl == nil {
 		s.refused++
@@ -321,8 +330,10 @@ func (s *state) finishSession(session []byte) bool {
 // has leases gets its membership back with those leases counted.
 func (s *state) add(specs []Spec) ([]WorkerID, error) {
 	for i := range specs {
-		if id, ok := s.byURL[specs[i].URL]; ok && s.workers[id].member {
-			return nil, fmt.Errorf("%w: %s", ErrDuplicate, specs[i].URL)
+		url := specs[i].URL
+		id, ok := s.byURL[url]
+		if ok && s.workers[id].member || slices.ContainsFunc(specs[:i], func(x Spec) bool { return x.URL == url }) {
+			return nil, fmt.Errorf("%w: %s", ErrDuplicate, url)
 		}
 	}
 	if s.members+len(specs) > s.opts.MaxWorkers {

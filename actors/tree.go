@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"sync"
 
 	"loadstar/prefixtree"
@@ -17,8 +18,8 @@ const forgetStep = 64
 // Tree remembers which worker has seen the prefix of a prompt. What it says is
 // a hint: it may be stale, late or missing, and routing must work without it.
 //
-// It passes requests on to its registry, so it must end after the registry has
-// begun to drain and before it halts; Router sees to that.
+// It passes requests on to its registry, so it must end before the registry
+// does, and the registry soon after; Router sees to that.
 type Tree struct {
 	inbox    chan treeMessage
 	done     chan struct{}
@@ -40,6 +41,7 @@ type treeMessage struct {
 	kind    treeKind
 	worker  WorkerID
 	request *Request         // treeRoute; lent until the registry's reply
+	reply   chan<- struct{}  // treeRoute; that of the request
 	key     *[]uint64        // treeInsert; given away
 	stats   chan<- TreeStats // treeStats; capacity one
 }
@@ -65,29 +67,27 @@ func newTree(r *Registry, limit int) *Tree {
 // Acquire looks up the request's key and passes it on to the registry, which
 // answers. A tree that is busy is left out.
 func (t *Tree) Acquire(q *Request) (Lease, error) {
-	if q.reply == nil {
-		q.reply = make(chan struct{}, 1)
-	}
+	q.ready()
 	q.hits = q.hits[:0]
 	select {
-	case t.inbox <- treeMessage{kind: treeRoute, request: q}:
+	case t.inbox <- treeMessage{kind: treeRoute, request: q, reply: q.reply}:
 	default:
 		return t.registry.Acquire(q)
 	}
-	// As in Registry.wait, one look at done is enough. When it is closed the
-	// registry is draining, so whatever answer is missed grants nothing.
+	// As in Registry.wait, one look at done is enough. When it is closed, the
+	// registry may have the request and grant a lease, or nobody may have it:
+	// the registry knows which, at the latest when it ends too.
 	select {
 	case <-t.done:
 		select {
 		case <-q.reply:
-		default:
-			q.reply = nil
-			return Lease{}, ErrStopped
+		case <-t.registry.done:
+			return t.registry.lease(t.registry.wait(q))
 		}
 	default:
 		<-q.reply
 	}
-	if q.grant.err == errBusy {
+	if errors.Is(q.grant.err, errBusy) {
 		return t.registry.Acquire(q)
 	}
 	return t.registry.lease(q.grant)

@@ -35,10 +35,10 @@ func (t *Tree) loop(tree *prefixtree.Tree) {
 		case treeRoute:
 			q := m.request
 			q.hits = tree.Match(q.Key, q.hits)
-			if !t.registry.trySend(message{kind: kindAcquire, request: q}) {
+			if !t.registry.trySend(message{kind: kindAcquire, request: q, reply: m.reply}) {
 				dropped++
-				q.grant = grant{err: errBusy}
-				q.reply <- struct{}{}
+				q.grant.err = errBusy
+				m.reply <- struct{}{}
 			}
 		case treeInsert:
 			tree.Insert(*m.key, uint32(m.worker))
@@ -55,14 +55,14 @@ func (t *Tree) loop(tree *prefixtree.Tree) {
 	}
 }
 
-// sweep answers what waited when the loop ended.
+// sweep answers what waited when the loop ended. As in Registry.loop it touches
+// nothing of a request but the reply channel.
 func (t *Tree) sweep() {
 	for {
 		select {
 		case m := <-t.inbox:
 			if m.kind == treeRoute {
-				m.request.grant = grant{err: ErrStopped}
-				m.request.reply <- struct{}{}
+				m.reply <- struct{}{}
 			}
 		default:
 			return

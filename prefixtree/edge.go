@@ -2,9 +2,6 @@ package prefixtree
 
 // lines is the number of lines behind the edge of n.
 func (n *node) lines() int {
-	if n.length <= headHashes {
-		return 0
-	}
 	return (int(n.skip) + int(n.length) - headHashes + lineHashes - 1) / lineHashes
 }
 

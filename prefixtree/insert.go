@@ -4,12 +4,12 @@ package prefixtree
 // most recent of the worker. Where the key ends inside an edge that the worker
 // holds, the whole edge becomes recent.
 //
+// An insert adds at most 65536 blocks, and paths have at most 1024 edges.
 // Insert works with the cells that are free and evicts afterwards, a bounded
-// number of entries at a time, to have a reserve again. When it runs out of
-// cells it keeps the prefix of key that it has got to: a key that needs more
-// than the reserve (a sixteenth of the limit, at most 1 MiB) may be kept in
-// part, and the next insert of the same key goes on from there. An empty key
-// and a worker that isn't below MaxWorkers are ignored.
+// number of entries at a time, to have a reserve again. Where one of these is
+// too little, the tree keeps the prefix of key that it has got to; the next
+// insert of the same key goes on from there. An empty key and a worker that
+// isn't below MaxWorkers are ignored.
 func (t *Tree) Insert(key []uint64, worker uint32) {
 	if len(key) == 0 || worker >= MaxWorkers {
 		return
@@ -29,14 +29,16 @@ func (t *Tree) learn(key []uint64, id uint16) int {
 	ring := w * cellSlots
 	p := t.descend(key)
 	known := p.depth + p.common
-	if p.part != 0 && t.lookup(p.part, id) != 0 && known == len(key) {
+	if p.part != 0 && known == len(key) && t.lookup(p.part, id) != 0 {
 		t.touch(p.part, id, ring, 0)
-	} else if at, depth, missing := t.reach(p, id); depth < known {
-		known = depth
-		t.touch(at, id, ring, missing)
 	} else {
+		at, depth, missing := t.reach(p, id)
 		t.touch(at, id, ring, missing)
-		known += t.extend(at, key[known:], id, ring)
+		if depth == known {
+			known += t.extend(at, key[known:], id, ring, maxPath-p.nodes-min(p.common, 1))
+		} else {
+			known = depth
+		}
 	}
 	t.settle(w)
 	return known
@@ -51,12 +53,11 @@ func (t *Tree) reach(p place, id uint16) (at ref, depth, missing int) {
 	for c := at; c != 0 && t.lookup(c, id) == 0; c = t.node(c).parent {
 		missing++
 	}
-	short := addCells*missing > t.room
 	for ; addCells*missing > t.room; missing-- {
 		n := t.node(at)
 		at, depth = n.parent, depth-int(n.length)
 	}
-	if p.part == 0 || short || t.room < addCells*(missing+1)+splitCells+t.copyCells(t.node(p.part)) {
+	if p.part == 0 || t.room < addCells*(missing+1)+splitCells+t.copyCells(t.node(p.part)) {
 		return at, depth, missing
 	}
 	at = t.split(p.part, p.common)
@@ -90,9 +91,10 @@ func (t *Tree) touch(c ref, id uint16, ring entry, missing int) {
 }
 
 // extend makes a worker that holds a node, or the root, hold the blocks that
-// follow, which no child of the node starts with. It returns how many there
-// were cells for.
-func (t *Tree) extend(at ref, key []uint64, id uint16, ring entry) int {
+// follow, which no child of the node starts with, by a number of new nodes at
+// most. It returns how many blocks it added.
+func (t *Tree) extend(at ref, key []uint64, id uint16, ring entry, nodes int) int {
+	key = key[:min(len(key), maxNew)]
 	taken := 0
 	behind := ring
 	if at != 0 {
@@ -101,7 +103,7 @@ func (t *Tree) extend(at ref, key []uint64, id uint16, ring entry) int {
 			taken = t.grow(n, key)
 		}
 	}
-	for taken < len(key) {
+	for ; taken < len(key) && nodes > 0; nodes-- {
 		c := t.take(nodeCells)
 		if c == 0 {
 			break

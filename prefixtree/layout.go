@@ -17,6 +17,15 @@ const (
 	// finding the split of an edge walks.
 	maxEdge = 1024
 
+	// maxPath bounds the nodes on a path, and with it the time of every
+	// operation. Edges are long, so only someone who sends the prefixes of a
+	// prompt one by one can come near.
+	maxPath = 1024
+
+	// maxNew bounds the blocks that one insert adds: 4 MiB of prompt at 64
+	// bytes a block.
+	maxNew = 1 << 16
+
 	// MaxWorkers is one more than the largest worker id a Tree keeps.
 	MaxWorkers = 1 << 13
 

@@ -17,11 +17,12 @@ type place struct {
 	depth  int // blocks up to the end of node
 	part   ref // child of node that matches in part, 0 when there is none
 	common int // blocks of part that match
+	nodes  int // on the path down to node, at most maxPath
 }
 
 func (t *Tree) descend(key []uint64) place {
 	var p place
-	for p.depth < len(key) {
+	for p.depth < len(key) && p.nodes < maxPath {
 		rest := key[p.depth:]
 		c := t.find(p.node, uint32(rest[0]))
 		if c == 0 {
@@ -34,6 +35,7 @@ func (t *Tree) descend(key []uint64) place {
 		}
 		p.node = c
 		p.depth += int(n.length)
+		p.nodes++
 	}
 	return p
 }

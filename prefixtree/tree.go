@@ -2,9 +2,9 @@ package prefixtree
 
 import "unsafe"
 
-// maxReserve is the most cells that trim keeps free: 1 MiB, enough for a
-// prompt of 15 MiB at 64 bytes a block.
-const maxReserve = 1 << 14
+// maxReserve is the most cells that trim keeps free: 512 KiB, enough for the
+// longest insert.
+const maxReserve = 1 << 13
 
 // maxCells is what references to entries can address.
 const maxCells = 1 << 30

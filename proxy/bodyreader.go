@@ -16,59 +16,70 @@ type bodyReader struct {
 	chunks  upstream.Dechunker
 	pending int // bytes at the front of the connection's buffer that were handed out
 	ended   bool
+	broken  error // how the framing is wrong, behind the piece handed out last
 }
 
 // next returns the next piece, which is valid until the call that follows. It
 // comes with io.EOF when it is the last. patience bounds the wait. Errors: those
 // of link.more, upstream.ErrChunk, io.ErrUnexpectedEOF.
 func (b *bodyReader) next(l *link, patience time.Duration) ([]byte, error) {
-	br := l.conn.Reader()
-	b.free(l)
-	for !b.ended {
-		view, _ := br.Peek(br.Buffered())
-		switch b.left {
-		case httphead.Chunked:
-			data, used, done, err := b.chunks.Decode(view)
-			b.pending, b.ended = used, done
-			switch {
-			case err != nil:
-				return nil, err
-			case done:
-				return data, io.EOF
-			case len(data) > 0:
-				return data, nil
-			}
-			b.free(l)
-		case httphead.UntilClose:
-			if len(view) > 0 {
-				b.pending = len(view)
-				return view, nil
-			}
-		default:
-			if int64(len(view)) >= b.left {
-				view, b.ended = view[:b.left], true
-			}
-			b.left -= int64(len(view))
-			b.pending = len(view)
-			switch {
-			case b.ended:
-				return view, io.EOF
-			case len(view) > 0:
-				return view, nil
-			}
+	for {
+		piece, err := b.buffered(l)
+		if len(piece) > 0 || err != nil {
+			return piece, err
 		}
 		if err := l.more(patience); err != nil {
 			if errors.Is(err, io.EOF) {
 				if b.left == httphead.UntilClose {
 					b.ended = true
-					break
+					return nil, io.EOF
 				}
 				err = io.ErrUnexpectedEOF
 			}
 			return nil, err
 		}
 	}
-	return nil, io.EOF
+}
+
+// buffered is next without waiting: when nothing of the body is there, it
+// returns neither a piece nor an error.
+func (b *bodyReader) buffered(l *link) ([]byte, error) {
+	b.free(l)
+	switch {
+	case b.broken != nil:
+		return nil, b.broken
+	case b.ended:
+		return nil, io.EOF
+	}
+	br := l.conn.Reader()
+	view, _ := br.Peek(br.Buffered())
+	switch b.left {
+	case httphead.Chunked:
+		data, used, done, err := b.chunks.Decode(view)
+		b.pending, b.ended, b.broken = used, done, err
+		switch {
+		case done:
+			return data, io.EOF
+		case len(data) > 0:
+			return data, nil
+		case err != nil:
+			return nil, err
+		}
+		b.free(l)
+		return nil, nil
+	case httphead.UntilClose:
+		b.pending = len(view)
+		return view, nil
+	}
+	if int64(len(view)) >= b.left {
+		view, b.ended = view[:b.left], true
+	}
+	b.left -= int64(len(view))
+	b.pending = len(view)
+	if b.ended {
+		return view, io.EOF
+	}
+	return view, nil
 }
 
 // free lets go of the piece handed out last.

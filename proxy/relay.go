@@ -109,23 +109,27 @@ func (x *exchange) relay(pool *upstream.Pool, lease *actors.Lease) (reuse bool, 
 		b.free(&x.link)
 		return x.answer.KeepAlive, nil
 	}
+	first, ferr := b.buffered(&x.link)
+	if ferr != nil && !errors.Is(ferr, io.EOF) {
+		return false, &failure{causeOf(ferr, true), ferr}
+	}
 	x.setHead()
 	s := x.p.streams.Get().(*stream)
 	*s = stream{
 		p: x.p, link: x.link, pool: pool, lease: *lease, leased: true, record: x.record,
 		final: actors.CauseOf(x.answer.Status), cause: actors.Aborted,
-		coming: *b, keepAlive: x.answer.KeepAlive, sse: x.sse, fixed: b.left >= 0,
+		first: first, firstErr: ferr, coming: *b, keepAlive: x.answer.KeepAlive, sse: x.sse, fixed: b.left >= 0,
 	}
 	x.moved = true
 	switch {
 	case s.fixed:
 		// What fasthttp buffers of a body with a length is sent only when the
 		// buffer is full, so the stream writes past it.
-		ctx.Response.SetBodyStream(s, int(b.left))
+		ctx.Response.SetBodyStream(s, int(b.left)+len(first))
 		ctx.Response.ImmediateHeaderFlush = true
 	case ctx.Request.Header.IsHTTP11():
 		ctx.Response.SetBodyStream(s, httphead.Chunked)
-		ctx.Response.ImmediateHeaderFlush = s.conn.Reader().Buffered() == 0
+		ctx.Response.ImmediateHeaderFlush = len(first) == 0 && ferr == nil
 	default:
 		s.relayPlain(ctx, x.clean)
 	}

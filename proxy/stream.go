@@ -32,6 +32,8 @@ type stream struct {
 	final actors.Cause // how the request ends if all goes well
 	cause actors.Cause // how it has ended
 
+	first     []byte // of the body, taken already
+	firstErr  error  // that came with it
 	coming    bodyReader
 	events    sse.Scanner
 	keepAlive bool // of the connection to the worker
@@ -59,8 +61,7 @@ func (s *stream) WriteTo(w io.Writer) (n int64, err error) {
 	if s.fixed {
 		w = s.client
 	}
-	for {
-		piece, err := s.coming.next(&s.link, s.p.opts.Timeouts.Idle)
+	for piece, err := s.first, s.firstErr; ; piece, err = s.coming.next(&s.link, s.p.opts.Timeouts.Idle) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			s.broke(w, err)
 			return n, err
@@ -110,9 +111,7 @@ func (s *stream) broke(w io.Writer, err error) {
 		return
 	}
 	var event bytes.Buffer
-	if s.events.InLine() {
-		event.WriteString("\n\n")
-	}
+	event.WriteString(s.events.Closing())
 	event.WriteString("data: ")
 	event.Write((&failure{s.cause, err}).problem().body())
 	event.WriteString("\n\n")
@@ -130,7 +129,7 @@ func (s *stream) release(c actors.Cause) {
 // CloseWithError ends the request. fasthttp calls it once: when the answer is
 // written, or can't be.
 func (s *stream) CloseWithError(err error) error {
-	if s.cause == actors.Aborted && err != nil && !s.coming.ended {
+	if s.cause == actors.Aborted && err != nil {
 		s.cause = actors.ClientGone // before WriteTo was reached
 	}
 	whole := s.cause == s.final

@@ -66,11 +66,14 @@ func (w *Worker) work(shape errorShape, serve func(*call) (outcome, error)) http
 // run reads the body and serves it, fault first. The body comes before the
 // fault because net/http watches for the client's leaving only after it.
 func (c *call) run(serve func(*call) (outcome, error)) (outcome, error) {
+	if c.req.ContentLength > maxBody {
+		return refused, tooLarge()
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(c.rw, c.req.Body, maxBody))
 	if err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
-			return refused, &apiError{status: http.StatusRequestEntityTooLarge, message: fmt.Sprintf("the body is larger than %d bytes", maxBody)}
+		var over *http.MaxBytesError
+		if errors.As(err, &over) {
+			return refused, tooLarge()
 		}
 		return aborted, errGone
 	}
@@ -85,6 +88,13 @@ func (c *call) run(serve func(*call) (outcome, error)) (outcome, error) {
 		return ended, err
 	}
 	return serve(c)
+}
+
+func tooLarge() *apiError {
+	return &apiError{
+		status:  http.StatusRequestEntityTooLarge,
+		message: fmt.Sprintf("the body is larger than %d bytes", maxBody),
+	}
 }
 
 // suffer lets the part of the fault happen that comes before an answer. An

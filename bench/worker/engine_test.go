@@ -8,15 +8,10 @@ import (
 	"time"
 )
 
-// blocks is a prompt of n full blocks and one byte, so that all n can be hit,
-// told from others by its first byte.
-func blocks(n int, first byte) prompt {
-	text := make([]byte, n*BlockBytes+1)
-	text[0] = first
-	return newPrompt(text, "")
-}
+// blocks is a prompt of n full blocks and one byte, so that all n can be hit.
+func blocks(n int) prompt { return newPrompt(make([]byte, n*BlockBytes+1), "") }
 
-// exactly is a prompt of n blocks to the byte, all computed when it is new.
+// exactly is a prompt of n blocks to the byte, told from others by its first byte.
 func exactly(n int, first byte) prompt {
 	text := make([]byte, n*BlockBytes)
 	text[0] = first
@@ -111,6 +106,21 @@ func TestDecodeSlowsWithTheBatch(t *testing.T) {
 	})
 }
 
+// Prefill doesn't hold decode up.
+func TestDecodeGoesOnDuringPrefill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine(testConfig())
+		defer e.close()
+		got := submitted(t, e, newJob([]prompt{exactly(1, 'a')}, 1, 4), newJob([]prompt{exactly(8, 'b')}, 1, 1))
+		want := [][]time.Duration{{1 * unit, 2 * unit, 3 * unit, 4 * unit}, {9 * unit}}
+		for i := range want {
+			if !slices.Equal(got[i], want[i]) {
+				t.Errorf("job %d: tokens at %v, want %v", i, got[i], want[i])
+			}
+		}
+	})
+}
+
 // All streams of a request weigh in the batch.
 func TestStreamsOfOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -131,7 +141,7 @@ func TestHeldBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngine(testConfig())
 		defer e.close()
-		if err := e.submit(newJob([]prompt{blocks(1, 'a'), exactly(2, 'b')}, 3, 100)); err != nil {
+		if err := e.submit(newJob([]prompt{blocks(1), exactly(2, 'b')}, 3, 100)); err != nil {
 			t.Fatal(err)
 		}
 		var got []int
@@ -152,9 +162,9 @@ func TestCachedBlocksTakeNoTime(t *testing.T) {
 		cfg.PrefillBlocksPerSecond = float64(time.Second/unit) / BlockBytes // a unit a byte
 		e := newEngine(cfg)
 		defer e.close()
-		first := newJob([]prompt{blocks(3, 'a')}, 1, 1)
-		second := newJob([]prompt{blocks(3, 'a')}, 1, 1)
-		longer := newJob([]prompt{blocks(4, 'a')}, 1, 1)
+		first := newJob([]prompt{blocks(3)}, 1, 1)
+		second := newJob([]prompt{blocks(3)}, 1, 1)
+		longer := newJob([]prompt{blocks(4)}, 1, 1)
 		if got, want := submitted(t, e, first)[0][0], (3*BlockBytes+1)*unit; got != want {
 			t.Errorf("first token of a new prompt after %v, want %v", got, want)
 		}

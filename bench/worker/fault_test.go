@@ -129,29 +129,27 @@ func TestConfiguredFault(t *testing.T) {
 
 // A client that leaves frees its place, whatever the worker was doing for it.
 func TestClientLeaves(t *testing.T) {
+	still := Config{AllowFaults: true, TimeScale: 1, DecodeBase: time.Hour, PrefillBlocksPerSecond: 1e9}
+	alone, reading := still, still
+	alone.MaxRunning = 1
+	reading.PrefillBlocksPerSecond, reading.ChunkedPrefill = 1e-3, true
 	tests := []struct {
-		name, fault, body string
-		there             func(Stats) bool // the moment to leave
+		name        string
+		cfg         Config
+		fault, body string
+		there       func(Stats) bool // the moment to leave
 	}{
-		{"waiting", "", `{"prompt":"x"}`, func(s Stats) bool { return s.Waiting == 1 }},
-		{"prefilling", "", `{"prompt":"` + strings.Repeat("x", 1000) + `"}`, func(s Stats) bool { return s.Running == 2 }},
-		{"decoding", "", `{"prompt":"x"}`, func(s Stats) bool { return s.Running == 2 && s.GeneratedTokens == 2 }},
-		{"streaming", "", `{"prompt":"x","stream":true}`, func(s Stats) bool { return s.Running == 2 && s.GeneratedTokens == 2 }},
-		{"hanging", "hang", `{"prompt":"x"}`, func(s Stats) bool { return s.Open == 2 }},
-		{"slow", "slow=600000", `{"prompt":"x"}`, func(s Stats) bool { return s.Open == 2 }},
+		{"waiting", alone, "", `{"prompt":"x"}`, func(s Stats) bool { return s.Waiting == 1 }},
+		{"prefilling", reading, "", `{"prompt":"x"}`, func(s Stats) bool { return s.Running == 2 }},
+		{"decoding", still, "", `{"prompt":"x"}`, func(s Stats) bool { return s.Running == 2 && s.GeneratedTokens == 2 }},
+		{"streaming", still, "", `{"prompt":"x","stream":true}`, func(s Stats) bool { return s.Running == 2 && s.GeneratedTokens == 2 }},
+		{"hanging", still, "hang", `{"prompt":"x"}`, func(s Stats) bool { return s.Open == 2 }},
+		{"slow", still, "slow=600000", `{"prompt":"x"}`, func(s Stats) bool { return s.Open == 2 }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			cfg := Config{AllowFaults: true, TimeScale: 1, DecodeBase: time.Hour, PrefillBlocksPerSecond: 1e9}
-			if tt.name == "waiting" {
-				cfg.MaxRunning = 1
-			}
-			if tt.name == "prefilling" {
-				cfg.PrefillBlocksPerSecond = 1e-3
-				cfg.ChunkedPrefill = true
-			}
-			w, url := start(t, cfg)
+			w, url := start(t, tt.cfg)
 			// Another request runs throughout and must not notice.
 			stay, leave := context.WithCancel(t.Context())
 			first := make(chan error, 1)
@@ -200,7 +198,7 @@ func TestCloseEndsForeignRequests(t *testing.T) {
 			w.Close()
 			select {
 			case got := <-ended:
-				if got != http.ErrAbortHandler {
+				if err, _ := got.(error); !errors.Is(err, http.ErrAbortHandler) {
 					t.Errorf("the handler ended with %v, want %v", got, http.ErrAbortHandler)
 				}
 			case <-time.After(2 * time.Second):

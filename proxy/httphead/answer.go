@@ -50,14 +50,15 @@ func HeadEnd(p []byte, from int) int {
 
 var crlf2 = []byte("\r\n\r\n")
 
-// ParseAnswer reads a complete head.
+// ParseAnswer reads a complete head, up to its empty line. Errors:
+// ErrStatusLine, ErrLength, ErrCoding, ErrNamed, those of Lines.
 func (a *Answer) ParseAnswer(head []byte) error {
 	*a = Answer{Length: UntilClose}
 	end := bytes.IndexByte(head, '\n')
-	if end < 0 {
+	if end <= 0 || head[end-1] != '\r' {
 		return ErrStatusLine
 	}
-	line := bytes.TrimSuffix(head[:end], []byte("\r"))
+	line := head[:end-1]
 	// HTTP/1.x SP 3DIGIT [SP reason]
 	if len(line) < 12 || string(line[:7]) != "HTTP/1." || line[7] != '0' && line[7] != '1' || line[8] != ' ' {
 		return ErrStatusLine
@@ -79,23 +80,19 @@ func (a *Answer) ParseAnswer(head []byte) error {
 			}
 		}
 	}
-	a.KeepAlive = line[7] == '1'
 	a.Headers = head[end+1:]
 	return a.parseHeaders(line[7] == '0')
 }
 
 func (a *Answer) parseHeaders(http10 bool) error {
 	l := LinesOf(a.Headers)
-	chunked := false
+	chunked, closes, keeps := false, false, !http10
 	for l.Next() {
 		switch len(l.Name) {
 		case 10:
 			if Is(l.Name, "connection") {
-				if HasOption(l.Value, "close") {
-					a.KeepAlive = false
-				} else if http10 && HasOption(l.Value, "keep-alive") {
-					a.KeepAlive = true
-				}
+				closes = closes || HasOption(l.Value, "close")
+				keeps = keeps || HasOption(l.Value, "keep-alive")
 				if err := a.named.Add(l.Value); err != nil {
 					return err
 				}
@@ -135,18 +132,25 @@ func (a *Answer) parseHeaders(http10 bool) error {
 	if chunked {
 		// Both framings at once: chunks win, and what follows isn't trusted
 		// (RFC 9112 §6.3).
-		if a.HasLength {
-			a.KeepAlive = false
-		}
+		closes = closes || a.HasLength
 		a.HasLength, a.Length = false, Chunked
 	}
+	// A body that ends with its connection leaves none for another request. The
+	// answer to a HEAD is taken for such a one: what was asked isn't known here.
+	ends := a.Length == UntilClose && a.mayHaveBody()
+	a.KeepAlive = keeps && !closes && !ends
 	return l.Err()
 }
 
 // HasBody reports whether a body follows the head, given whether the request
 // was a HEAD (RFC 9112 §6.3).
 func (a *Answer) HasBody(head bool) bool {
-	return !head && a.Status >= 200 && a.Status != 204 && a.Status != 304 && a.Length != 0
+	return !head && a.mayHaveBody() && a.Length != 0
+}
+
+// mayHaveBody reports whether an answer of this status may have a body.
+func (a *Answer) mayHaveBody() bool {
+	return a.Status >= 200 && a.Status != 204 && a.Status != 304
 }
 
 // EventStream reports whether the body is an unencoded stream of server-sent
@@ -164,9 +168,8 @@ func (a *Answer) EventStream() bool {
 }
 
 // AppendHead appends a head for the client to dst: the status, and every header
-// that concerns more than one hop. Headers named in lower case in drop are left
-// out too. The framing is the caller's: Content-Length is left out, and so is
-// the empty line.
+// that concerns more than one hop, but for the one named drop, in lower case. The
+// framing is the caller's: Content-Length is left out, and so is the empty line.
 func (a *Answer) AppendHead(dst []byte, drop string) []byte {
 	dst = append(dst, "HTTP/1.1 "...)
 	dst = strconv.AppendInt(dst, int64(a.Status), 10)

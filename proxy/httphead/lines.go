@@ -14,6 +14,7 @@ var (
 	ErrName    = errors.New("a header name is empty or holds an invalid character")
 	ErrColon   = errors.New("a header line has no colon")
 	ErrValue   = errors.New("a header value holds a control character")
+	ErrLineEnd = errors.New("a header line ends in a line feed without a carriage return")
 	ErrUnended = errors.New("a header line does not end")
 )
 
@@ -40,11 +41,12 @@ func (l *Lines) Next() bool {
 		l.err = ErrUnended
 		return false
 	}
-	line := l.rest[:end]
-	l.rest = l.rest[end+1:]
-	if n := len(line); n > 0 && line[n-1] == '\r' {
-		line = line[:n-1]
+	if end == 0 || l.rest[end-1] != '\r' {
+		l.err = ErrLineEnd
+		return false
 	}
+	line := l.rest[:end-1]
+	l.rest = l.rest[end+1:]
 	if len(line) == 0 {
 		l.rest = nil
 		return false

@@ -24,6 +24,7 @@ type conn struct {
 	open   bool // counted as open
 	closed bool // ended by this side
 	left   bool // ended by the peer; what had arrived is still answered
+	spent  bool // nothing more will be read
 	idle   *time.Timer
 }
 
@@ -97,9 +98,6 @@ func (c *conn) arrived(p *parser) (*Exchange, error) {
 	}
 	c.seq++
 	x.Seq = c.seq
-	if c.idle != nil {
-		c.idle.Stop()
-	}
 	switch {
 	case c.closed:
 		x.outcome, x.endedAt = Cut, x.ArrivedAt
@@ -154,6 +152,7 @@ func (c *conn) bodyRead(x *Exchange, p *parser) {
 func (c *conn) readEnd(x *Exchange, p *parser) {
 	c.w.touch()
 	c.w.mu.Lock()
+	c.spent = true
 	if x != nil {
 		x.setBody(p, false)
 		if !x.early {
@@ -301,7 +300,7 @@ func (c *conn) after(x *Exchange) {
 	c.w.end(x, how, time.Now())
 	x.started = true
 	c.drop(x)
-	if c.left && len(c.queue) == 0 {
+	if c.spent && len(c.queue) == 0 {
 		keep = false
 	}
 	if keep {
@@ -319,7 +318,7 @@ func (c *conn) after(x *Exchange) {
 // endIdle closes the connection if nothing has come since request seq.
 func (c *conn) endIdle(seq int) {
 	c.w.mu.Lock()
-	idle := c.seq == seq && len(c.queue) == 0
+	idle := c.seq == seq
 	c.w.mu.Unlock()
 	if idle {
 		c.end(false)

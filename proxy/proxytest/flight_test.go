@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -16,6 +17,7 @@ var answers = []struct {
 	name   string
 	script Script
 	method string
+	want   Outcome // Answered unless given
 	read   func(c *Client) error
 }{
 	{name: "reply", script: JSON(200, `{"ok":true}`)},
@@ -53,10 +55,10 @@ var answers = []struct {
 		}
 	}},
 	{name: "answer, then a slow script", script: func(x *Exchange) { x.Reply(200, "ok"); x.Hold() }},
-	{name: "truncated", script: Truncated(100, 10), read: func(c *Client) error { return wantErr(c, ErrTruncated) }},
-	{name: "reset", script: ResetBeforeHead, read: func(c *Client) error { return wantErr(c, ErrReset) }},
-	{name: "closed unanswered", script: func(*Exchange) {}, read: func(c *Client) error { return wantErr(c, ErrNoAnswer) }},
-	{name: "half-closed unanswered", script: func(x *Exchange) { x.HalfClose(); x.Hold() }, read: func(c *Client) error { return wantErr(c, ErrNoAnswer) }},
+	{name: "truncated", script: Truncated(100, 10), want: Cut, read: func(c *Client) error { return wantErr(c, ErrTruncated) }},
+	{name: "reset", script: ResetBeforeHead, want: Cut, read: func(c *Client) error { return wantErr(c, ErrReset) }},
+	{name: "closed unanswered", script: func(*Exchange) {}, want: Cut, read: func(c *Client) error { return wantErr(c, ErrNoAnswer) }},
+	{name: "half-closed unanswered", script: func(x *Exchange) { x.HalfClose(); x.Hold() }, want: Cut, read: func(c *Client) error { return wantErr(c, ErrNoAnswer) }},
 }
 
 func wantErr(c *Client, want error) error {
@@ -87,6 +89,9 @@ func TestInFlightAtTheEnd(t *testing.T) {
 				must(t, read(c))
 				if got := w.InFlight(); got != 0 {
 					t.Fatalf("round %d: in flight are %d, want 0", i, got)
+				}
+				if got, want := w.Seen()[i].Outcome(), max(a.want, Answered); got != want {
+					t.Fatalf("round %d: outcome is %v, want %v", i, got, want)
 				}
 				if got := w.MaxInFlight(); got != 1 {
 					t.Fatalf("round %d: most in flight are %d, want 1", i, got)
@@ -126,6 +131,7 @@ func TestInFlightBeforeTheEnd(t *testing.T) {
 			})
 			c := Dial(t, w.Addr())
 			must(t, c.Get("/"))
+			w.WaitRequests(1, within)
 			if _, err := c.ReadResponse(50 * time.Millisecond); !errors.Is(err, ErrTimeout) {
 				t.Fatalf("got error %v, want %v", err, ErrTimeout)
 			}
@@ -161,6 +167,45 @@ func TestBigReplyStaysInFlight(t *testing.T) {
 	}
 	if got := w.InFlight(); got != 0 {
 		t.Errorf("in flight are %d after the answer, want 0", got)
+	}
+}
+
+// TestStuckEndStaysInFlight wants that an end mark for which the kernel has no
+// room is not taken for sent.
+func TestStuckEndStaysInFlight(t *testing.T) {
+	full := make(chan struct{})
+	w := NewWorker(t, func(x *Exchange) {
+		x.SSEHead()
+		filling := []byte(strings.Repeat(".", 64<<10))
+		for idle := 0; idle < 10; idle++ {
+			err := x.conn.link.raw.Write(func(fd uintptr) bool {
+				for {
+					n, err := syscall.Write(int(fd), filling)
+					if n <= 0 || err != nil {
+						return true
+					}
+					idle = 0
+				}
+			})
+			if err != nil || !x.Sleep(10*time.Millisecond) {
+				return
+			}
+		}
+		close(full)
+		x.Done()
+		x.Hold()
+	})
+	c := Dial(t, w.Addr())
+	c.StopReading()
+	must(t, c.SendRequest(Request{Proto: "HTTP/1.0"}))
+	await(t, full, "full socket")
+	if w.wait(func(c Counts) bool { return c.InFlight == 0 }, 100*time.Millisecond) {
+		t.Errorf("request went out of flight before its end mark could be sent")
+	}
+	c.ReadRate(-1)
+	w.WaitInFlight(0, within)
+	if got := w.Seen()[0].Outcome(); got != Answered {
+		t.Errorf("outcome is %v, want %v", got, Answered)
 	}
 }
 

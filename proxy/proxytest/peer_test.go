@@ -1,8 +1,11 @@
 package proxytest
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -212,6 +215,47 @@ func TestResetIsNeverTakenForFIN(t *testing.T) {
 		if got := x.PeerReset(); got != wantReset {
 			t.Fatalf("round %d: reset is %v, want %v", i, got, wantReset)
 		}
+	}
+}
+
+// TestResetConsumedByAWrite has a write be told of the reset that a read then
+// sees as a plain end, at the worst moment: before the write has said so.
+func TestResetConsumedByAWrite(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	c := Dial(t, l.Addr().String())
+	nc, err := l.Accept()
+	must(t, err)
+	end, err := newLink(nc, nil)
+	must(t, err)
+	defer end.closeRST()
+
+	end.writing.Lock()
+	c.Reset()
+	// As a write does, asking for the socket's error consumes it.
+	for consumed := false; !consumed; {
+		must(t, end.raw.Control(func(fd uintptr) { _, _, consumed = departed(fd) }))
+	}
+	read := make(chan error, 1)
+	go func() {
+		_, err := end.read(make([]byte, 1), func() {})
+		read <- err
+	}()
+	select {
+	case err := <-read:
+		t.Fatalf("the read ended with %v before the write had said what it knows", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := end.noteWrite(syscall.ECONNRESET); !errors.Is(err, ErrReset) {
+		t.Errorf("got error %v, want %v", err, ErrReset)
+	}
+	end.writing.Unlock()
+	if err := <-read; !errors.Is(err, ErrReset) {
+		t.Errorf("the read ended with %v, want %v", err, ErrReset)
+	}
+	if !end.reset() {
+		t.Error("the link says FIN, want RST")
 	}
 }
 

@@ -9,6 +9,8 @@ import "bytes"
 type Scanner struct {
 	matched  int  // bytes of the end mark seen on the present line; mismatch if it is none
 	inLine   bool // the last byte was not a line end
+	inEvent  bool // no empty line has come since the last one that wasn't
+	afterCR  bool // a line feed that follows ends no line of its own
 	finished bool
 }
 
@@ -28,8 +30,8 @@ func (s *Scanner) Feed(p []byte) (done bool) {
 			if i < 0 {
 				break
 			}
+			s.matched, s.inLine, s.afterCR = 0, false, p[i] == '\r'
 			p = p[i+1:]
-			s.matched, s.inLine = 0, false
 			continue
 		}
 		c := p[0]
@@ -37,7 +39,8 @@ func (s *Scanner) Feed(p []byte) (done bool) {
 		switch {
 		case c == '\n' || c == '\r':
 			s.finished = s.matched == len(endMark)
-			s.matched, s.inLine = 0, false
+			s.inEvent = s.inEvent && (s.inLine || s.afterCR && c == '\n')
+			s.matched, s.inLine, s.afterCR = 0, false, c == '\r'
 			continue
 		case s.matched < len(endMark) && c == endMark[s.matched]:
 			s.matched++
@@ -46,10 +49,20 @@ func (s *Scanner) Feed(p []byte) (done bool) {
 		default:
 			s.matched = mismatch
 		}
-		s.inLine = true
+		s.inLine, s.inEvent, s.afterCR = true, true, false
 	}
 	return s.finished
 }
 
-// InLine reports whether the stream stands inside a line.
-func (s *Scanner) InLine() bool { return s.inLine }
+// Closing is what has to be written to end the event that the stream, up to the
+// end mark, stands in; "" if it stands in none.
+func (s *Scanner) Closing() string {
+	switch {
+	case !s.inEvent:
+		return ""
+	case s.inLine || s.afterCR:
+		return "\n\n"
+	default:
+		return "\n"
+	}
+}

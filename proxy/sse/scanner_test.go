@@ -9,21 +9,30 @@ import (
 func TestEndMark(t *testing.T) {
 	for _, tc := range []struct {
 		name, stream string
-		want, inLine bool
+		want         bool
+		closing      string
 	}{
-		{"usual", "data: {\"a\":1}\n\ndata: [DONE]\n\n", true, false},
-		{"without blank", "data:[DONE]\n\n", true, false},
-		{"CRLF", "data: x\r\n\r\ndata: [DONE]\r\n\r\n", true, false},
-		{"only CR", "data: [DONE]\r", true, false},
-		{"line not ended yet", "data: [DONE]", false, true},
-		{"inside JSON", "data: {\"content\":\"data: [DONE]\"}\n\n", false, false},
-		{"JSON that holds an escaped line end", `data: {"content":"\ndata: [DONE]\n"}` + "\n\n", false, false},
-		{"longer", "data: [DONE]!\n\n", false, false},
-		{"two blanks", "data:  [DONE]\n\n", false, false},
-		{"other field", "event: [DONE]\n\n", false, false},
-		{"comment", ": data: [DONE]\n\n", false, false},
-		{"empty", "", false, false},
-		{"after empty lines", "\n\n\ndata: [DONE]\n", true, false},
+		{"usual", "data: {\"a\":1}\n\ndata: [DONE]\n\n", true, ""},
+		{"without blank", "data:[DONE]\n\n", true, ""},
+		{"CRLF", "data: x\r\n\r\ndata: [DONE]\r\n\r\n", true, ""},
+		{"only CR", "data: [DONE]\r", true, ""},
+		{"line not ended yet", "data: [DONE]", false, "\n\n"},
+		{"inside JSON", "data: {\"content\":\"data: [DONE]\"}\n\n", false, ""},
+		{"JSON that holds an escaped line end", `data: {"content":"\ndata: [DONE]\n"}` + "\n\n", false, ""},
+		{"longer", "data: [DONE]!\n\n", false, ""},
+		{"two blanks", "data:  [DONE]\n\n", false, ""},
+		{"other field", "event: [DONE]\n\n", false, ""},
+		{"comment", ": data: [DONE]\n\n", false, ""},
+		{"empty", "", false, ""},
+		{"after empty lines", "\n\n\ndata: [DONE]\n", true, ""},
+		{"event not ended yet", "data: x\n\ndata: y\n", false, "\n"},
+		{"event not ended yet, CRLF", "data: x\r\n\r\ndata: y\r\n", false, "\n"},
+		{"event not ended yet, CR", "data: x\r\rdata: y\r", false, "\n\n"},
+		{"short lines", "a\nb\n\nc\n", false, "\n"},
+		{"ended, CRLF", "data: x\r\n\r\n", false, ""},
+		{"ended, CR", "data: x\r\r", false, ""},
+		{"ended, CR and LF", "data: x\n\r\n", false, ""},
+		{"many empty lines", "data: x\n\n\n\r\n\r", false, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for cut := 0; cut <= len(tc.stream); cut++ {
@@ -32,8 +41,8 @@ func TestEndMark(t *testing.T) {
 				if got := s.Feed([]byte(tc.stream[cut:])); got != tc.want {
 					t.Errorf("cut at %d: done = %v, want %v", cut, got, tc.want)
 				}
-				if got := s.InLine(); !tc.want && got != tc.inLine {
-					t.Errorf("cut at %d: InLine() = %v, want %v", cut, got, tc.inLine)
+				if got := s.Closing(); !tc.want && got != tc.closing {
+					t.Errorf("cut at %d: Closing() = %q, want %q", cut, got, tc.closing)
 				}
 			}
 		})

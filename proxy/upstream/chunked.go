@@ -12,6 +12,8 @@ var ErrChunk = errors.New("the body is not framed as valid chunks")
 // each line of the trailer.
 const maxChunkLine = 1024
 
+const crlf = "\r\n"
+
 // maxTrailerBytes bounds the trailer, which is dropped.
 const maxTrailerBytes = 16 << 10
 
@@ -41,7 +43,8 @@ func (d *Dechunker) Decode(p []byte) (data []byte, used int, done bool, err erro
 	data = p[:0]
 	for used < len(p) && d.state != chunkDone {
 		rest := p[used:]
-		if d.state == chunkData {
+		switch d.state {
+		case chunkData:
 			n := len(rest)
 			if uint64(n) > d.left {
 				n = int(d.left)
@@ -52,6 +55,17 @@ func (d *Dechunker) Decode(p []byte) (data []byte, used int, done bool, err erro
 				d.state = chunkEnd
 			}
 			continue
+		case chunkEnd:
+			n := min(len(rest), len(crlf))
+			if string(rest[:n]) != crlf[:n] {
+				return data, used, false, ErrChunk
+			}
+			if n < len(crlf) {
+				return data, used, false, nil
+			}
+			used += n
+			d.state = chunkSize
+			continue
 		}
 		i := bytes.IndexByte(rest, '\n')
 		if i < 0 {
@@ -60,7 +74,7 @@ func (d *Dechunker) Decode(p []byte) (data []byte, used int, done bool, err erro
 			}
 			break
 		}
-		if i == 0 || rest[i-1] != '\r' || i > maxChunkLine {
+		if i == 0 || i > maxChunkLine || bytes.IndexByte(rest[:i], '\r') != i-1 {
 			return data, used, false, ErrChunk
 		}
 		line := rest[:i-1]
@@ -74,11 +88,6 @@ func (d *Dechunker) Decode(p []byte) (data []byte, used int, done bool, err erro
 			if d.left == 0 {
 				d.state = chunkTrailer
 			}
-		case chunkEnd:
-			if len(line) != 0 {
-				return data, used, false, ErrChunk
-			}
-			d.state = chunkSize
 		case chunkTrailer:
 			if d.trailer += i + 1; d.trailer > maxTrailerBytes {
 				return data, used, false, ErrChunk

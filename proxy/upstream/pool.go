@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -23,7 +24,6 @@ type Options struct {
 	ConnectTimeout time.Duration // of dial and TLS handshake together; 0 is none
 	IdleTimeout    time.Duration // how long an unused connection is kept; 0 keeps none. Engines close theirs after 5 s, so stay well below.
 	MaxIdle        int           // most unused connections
-	HeadBytes      int           // longest head of an answer
 	TLS            *tls.Config   // for https workers; nil is the system's defaults
 }
 
@@ -50,9 +50,9 @@ type Pool struct {
 	host   []byte // value of the Host header
 	prefix []byte // path in front of every request's path
 
-	hot, idle chan *Conn // what is unused; taken from hot first
-	retired   chan struct{}
-	stop      context.CancelFunc
+	hot, idle chan *Conn      // what is unused; taken from hot first
+	retired   <-chan struct{} // closed by retire
+	retire    context.CancelFunc
 }
 
 // NewPool returns a pool for the worker at a canonical base URL. Call Retire
@@ -62,41 +62,51 @@ func NewPool(base string, o Options) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
+	hot := max(min(o.MaxIdle, hotSize), 0)
 	p := &Pool{
-		opts: o, prefix: []byte(u.EscapedPath()),
-		hot: make(chan *Conn, hotSize), idle: make(chan *Conn, max(o.MaxIdle-hotSize, 0)),
-		retired: make(chan struct{}),
+		opts: o, host: []byte(authority(u)), prefix: []byte(u.EscapedPath()),
+		hot: make(chan *Conn, hot), idle: make(chan *Conn, max(o.MaxIdle, 0)-hot),
 	}
 	p.network.addr = u.Host
-	p.host = []byte(u.Host)
 	switch u.Scheme {
 	case "http":
-		if u.Port() == "80" {
-			p.host = []byte(hostOnly(u))
-		}
 	case "https":
-		if u.Port() == "443" {
-			p.host = []byte(hostOnly(u))
-		}
 		p.network.tls = &tls.Config{}
 		if o.TLS != nil {
 			p.network.tls = o.TLS.Clone()
 		}
 		if p.network.tls.ServerName == "" {
-			p.network.tls.ServerName = u.Hostname()
+			p.network.tls.ServerName = zoneless(u)
 		}
 		p.network.tls.NextProtos = []string{"http/1.1"}
 	default:
 		return nil, fmt.Errorf("%s: the scheme must be http or https", base)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p.stop = cancel
-	go p.sweep(ctx)
+	p.retired, p.retire = ctx.Done(), cancel
+	go p.sweep()
 	return p, nil
 }
 
-// hostOnly is the host without its port, an IPv6 address in brackets.
-func hostOnly(u *url.URL) string { return u.Host[:len(u.Host)-len(u.Port())-1] }
+// zoneless is the host without its port, and without the zone of an IPv6
+// address, which means nothing beyond this machine (RFC 6874 §4).
+func zoneless(u *url.URL) string {
+	host, _, _ := strings.Cut(u.Hostname(), "%")
+	return host
+}
+
+// authority is the value of the Host header for a worker: its port is left out
+// where it is the scheme's own.
+func authority(u *url.URL) string {
+	host, port := zoneless(u), u.Port()
+	if u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
+		if strings.Contains(host, ":") {
+			return "[" + host + "]"
+		}
+		return host
+	}
+	return net.JoinHostPort(host, port)
+}
 
 // Host is the value of the Host header for this worker.
 func (p *Pool) Host() []byte { return p.host }
@@ -191,15 +201,10 @@ func (p *Pool) Put(c *Conn, now time.Time) {
 	}
 }
 
-// Retire closes what is unused, and whatever comes back later.
+// Retire closes what is unused, and whatever comes back later. It may be called
+// again.
 func (p *Pool) Retire() {
-	select {
-	case <-p.retired:
-		return
-	default:
-	}
-	close(p.retired)
-	p.stop()
+	p.retire()
 	p.closeIdle()
 }
 
@@ -216,13 +221,15 @@ func (p *Pool) closeIdle() {
 	}
 }
 
-// sweep closes connections that have been unused for too long.
-func (p *Pool) sweep(ctx context.Context) {
+// sweep closes connections that have been unused for too long, until the pool
+// is retired.
+func (p *Pool) sweep() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-p.retired:
+			p.closeIdle() // expire may have put one back behind Retire
 			return
 		case now := <-tick.C:
 			p.expire(p.hot, now)
