@@ -44,14 +44,11 @@ func holdLoop(t testing.TB, r *Registry) (letGo func()) {
 	return func() { close(gate) }
 }
 
-// fillInbox puts messages that do nothing into r's inbox until it is full, and
-// returns how many. The loop must be held.
-func fillInbox(r *Registry) int {
-	n := 0
+// fillInbox puts messages that do nothing into r's inbox until it is full. The
+// loop must be held.
+func fillInbox(r *Registry) {
 	for r.trySend(message{kind: kindControl, control: hook(func(*state) {})}) {
-		n++
 	}
-	return n
 }
 
 // holdTree makes t's loop wait at a reply that nobody takes yet. The function
@@ -132,7 +129,7 @@ func start(t testing.TB, o Options) *Registry {
 	if err != nil {
 		t.Fatalf("NewRegistry: %v", err)
 	}
-	t.Cleanup(func() { r.Halt() }) // with leases live, if the test wants it so
+	t.Cleanup(func() { r.Halt() }) //nolint:errcheck // with leases live, if the test wants it so
 	return r
 }
 

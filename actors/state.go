@@ -58,6 +58,7 @@ type state struct {
 	draining      []chan<- struct{}
 	halted        bool
 
+	asked      policy.Request     // scratch of acquire: a local one would be allocated, as a policy is an interface
 	candidates []policy.Candidate // scratch of acquire
 	matched    []uint32           // scratch of acquire, by worker: blocks known to be cached there
 }
@@ -136,8 +137,8 @@ func (s *state) acquire(r *Request) {
 		r.grant.err = ErrNoWorker
 		return
 	}
-	req := policy.Request{Key: r.Head, Blocks: len(r.Key), Session: r.Session, Now: r.Now}
-	choice := s.policies[r.Role].Choose(&req, s.candidates)
+	s.asked = policy.Request{Key: r.Head, Blocks: len(r.Key), Session: r.Session, Now: r.Now}
+	choice := s.policies[r.Role].Choose(&s.asked, s.candidates)
 	c := &s.candidates[choice.Index]
 	id := WorkerID(c.ID)
 	w := &s.workers[id]

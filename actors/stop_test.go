@@ -82,6 +82,8 @@ func TestStopUnderFire(t *testing.T) {
 								return
 							case halted.Load():
 								refused++
+							default:
+								runtime.Gosched() // a loop that has ended refuses without a wait
 							}
 						}
 					})
@@ -220,7 +222,7 @@ func TestFullInbox(t *testing.T) {
 					}
 				})
 				wg.Go(func() { held[i].Release(Completed, 0) })
-				wg.Go(func() { r.Snapshot(0) })
+				wg.Go(func() { _, _ = r.Snapshot(0) })
 				wg.Go(func() { r.ReportHealth(base(0), nil) })
 			}
 			letGo()

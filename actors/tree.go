@@ -11,9 +11,12 @@ import (
 // purpose: a hint that has to queue is not worth its wait.
 const treeInboxSize = 256
 
-// forgetStep is how many entries of a worker are forgotten between two other
-// messages, so that forgetting a big worker delays nobody.
-const forgetStep = 64
+// How many entries of a worker are forgotten at a time, so that forgetting a big
+// worker delays nobody.
+const (
+	forgetStep  = 64 // while no message waits
+	forgetShare = 8  // after each message, so that forgetting ends however busy the tree is
+)
 
 // Tree remembers which worker has seen the prefix of a prompt. What it says is
 // a hint: it may be stale, late or missing, and routing must work without it.
@@ -110,7 +113,8 @@ func (t *Tree) Insert(key []uint64, w WorkerID) bool {
 	}
 }
 
-// Forget drops what is known of w, for when its cache is gone.
+// Forget drops what is known of w, for when its cache is gone. From the next
+// request on there is no hint of it.
 func (t *Tree) Forget(w WorkerID) { t.send(treeMessage{kind: treeForget, worker: w}) }
 
 // Stats returns the tree's sizes; they are zero once it has stopped.

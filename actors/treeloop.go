@@ -2,6 +2,7 @@ package actors
 
 import (
 	"errors"
+	"slices"
 
 	"loadstar/prefixtree"
 )
@@ -11,40 +12,39 @@ import (
 var errBusy = errors.New("the registry's inbox is full")
 
 // loop owns the tree. While workers are to be forgotten it works on that
-// whenever no message waits.
+// whenever no message waits, and a little after each message.
 func (t *Tree) loop(tree *prefixtree.Tree) {
-	var (
-		forgetting []WorkerID
-		dropped    uint64
-	)
+	var dropped uint64
+	leaving := leaving{}
 	for {
 		var m treeMessage
-		if len(forgetting) == 0 {
+		if len(leaving) == 0 {
 			m = <-t.inbox
 		} else {
 			select {
 			case m = <-t.inbox:
+				leaving.forget(tree, forgetShare)
 			default:
-				if tree.Forget(uint32(forgetting[0]), forgetStep) {
-					forgetting = forgetting[1:]
-				}
+				leaving.forget(tree, forgetStep)
 				continue
 			}
 		}
 		switch m.kind {
 		case treeRoute:
 			q := m.request
-			q.hits = tree.Match(q.Key, q.hits)
+			q.hits = leaving.hide(tree.Match(q.Key, q.hits))
 			if !t.registry.trySend(message{kind: kindAcquire, request: q, reply: m.reply}) {
 				dropped++
 				q.grant.err = errBusy
 				m.reply <- struct{}{}
 			}
 		case treeInsert:
-			tree.Insert(*m.key, uint32(m.worker))
+			if !leaving[uint32(m.worker)] { // it would be forgotten with the rest
+				tree.Insert(*m.key, uint32(m.worker))
+			}
 			t.keys.Put(m.key)
 		case treeForget:
-			forgetting = append(forgetting, m.worker)
+			leaving[uint32(m.worker)] = true
 		case treeStats:
 			m.stats <- TreeStats{tree.Bytes(), tree.Nodes(), tree.Entries(), tree.Evicted(), dropped}
 		case treeHalt:
@@ -53,6 +53,28 @@ func (t *Tree) loop(tree *prefixtree.Tree) {
 			return
 		}
 	}
+}
+
+// leaving is the workers that are being forgotten. They are as good as forgotten:
+// nothing is told of them and nothing is learnt.
+type leaving map[uint32]bool
+
+// forget drops up to steps entries of one of them.
+func (l leaving) forget(tree *prefixtree.Tree, steps int) {
+	for w := range l {
+		if tree.Forget(w, steps) {
+			delete(l, w)
+		}
+		return
+	}
+}
+
+// hide takes them out of hits.
+func (l leaving) hide(hits []prefixtree.Hit) []prefixtree.Hit {
+	if len(l) == 0 {
+		return hits
+	}
+	return slices.DeleteFunc(hits, func(h prefixtree.Hit) bool { return l[h.Worker] })
 }
 
 // sweep answers what waited when the loop ended. As in Registry.loop it touches

@@ -2,11 +2,11 @@ package prefixtree
 
 import "unsafe"
 
-// chunkCells cells are allocated at a time: 64 KiB, large enough that the
+// chunkCells cells are allocated at a time: 32 KiB, large enough that the
 // garbage collector sees few objects and small enough to clear in
 // microseconds.
 const (
-	chunkShift = 10
+	chunkShift = 9
 	chunkCells = 1 << chunkShift
 )
 

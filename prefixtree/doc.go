@@ -23,7 +23,7 @@
 // holders of a node, the index over them when they are many, and what is known
 // of each worker. One size for all means that no shift in the workload can
 // strand memory in the wrong kind of record, so the limit can be kept exactly
-// without moving anything. Cells come in chunks of 64 KiB that hold no pointers
+// without moving anything. Cells come in chunks of 32 KiB that hold no pointers
 // and never move: the garbage collector has nothing to scan, and no growth
 // copies what is there. Nodes and lines prefer chunks of their own kind, since
 // a match reads few lines and would find one node to a page among them.
@@ -55,7 +55,7 @@
 // keeps differences meaningful.
 //
 // Insert takes from a reserve of free cells (a sixteenth of the limit, at most
-// 512 KiB) and evicts afterwards, at most 64 entries at a time, until the
+// 256 KiB) and evicts afterwards, at most 64 entries at a time, until the
 // reserve is back. So an insert never evicts what it walks on, its time is
 // bounded, and a key that is larger than the reserve is kept in part instead of
 // emptying the tree.
@@ -64,7 +64,7 @@
 //
 // Match and Insert take time in proportion to the nodes on the key's path, of
 // which there are at most 1024, plus the hits, plus the new blocks, of which
-// one insert adds at most 65536. Paths have a handful of nodes unless someone
+// one insert adds at most 32768. Paths have a handful of nodes unless someone
 // sends the prefixes of a long prompt one by one, and nothing recurses. Cutting
 // an edge copies its holders, some tens of nanoseconds each.
 //

@@ -2,9 +2,9 @@ package prefixtree
 
 import "unsafe"
 
-// maxReserve is the most cells that trim keeps free: 512 KiB, enough for the
+// maxReserve is the most cells that trim keeps free: 256 KiB, enough for the
 // longest insert.
-const maxReserve = 1 << 13
+const maxReserve = 1 << 12
 
 // maxCells is what references to entries can address.
 const maxCells = 1 << 30
@@ -30,7 +30,7 @@ type Tree struct {
 
 // New returns an empty tree that keeps within limit bytes of memory. Some
 // 33 KiB and 3 % of the limit are allocated here and the rest in chunks of
-// 64 KiB as it is needed; none is given back. A limit below 64 KiB makes a
+// 32 KiB as it is needed; none is given back. A limit below 64 KiB makes a
 // tree that remembers next to nothing, and what exceeds 64 GiB isn't used.
 func New(limit int) *Tree {
 	const (

@@ -262,7 +262,7 @@ func FuzzUnchained(f *testing.F) {
 	})
 }
 
-// A key of 8 MB is known after two inserts.
+// A key of 8 MB is known after four inserts.
 func TestLongKey(t *testing.T) {
 	const length = 131072
 	key := chain(nil, 1, length)

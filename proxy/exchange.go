@@ -69,6 +69,7 @@ func (x *exchange) begin(ctx *fasthttp.RequestCtx) {
 	x.p.metrics.inFlight.Inc()
 	x.ctx = ctx
 	x.link = link{client: ctx.Conn(), guard: x.p.guards.Get().(*watch.Guard)}
+	x.id = x.id[:0]
 	x.moved, x.kept, x.framed = false, false, false
 	x.exclude = x.exclude[:0]
 	x.record = record{started: time.Now()}
@@ -122,10 +123,11 @@ func (x *exchange) dispatch() {
 		x.refuse(e)
 		return
 	}
+	e := x.readHeaders()
 	if x.p.opts.AccessLog {
 		x.record.log = x.accessEntry()
 	}
-	if e := x.readHeaders(); e != nil {
+	if e != nil {
 		x.refuse(e)
 		return
 	}
@@ -178,8 +180,6 @@ func (x *exchange) parseTarget() *problem {
 	if i := bytes.IndexByte(t, '?'); i >= 0 {
 		x.path = t[:i]
 	}
-	n := h.ContentLength()
-	x.framed = n >= 0 || n == httphead.Chunked
 	return nil
 }
 
@@ -188,7 +188,7 @@ func (x *exchange) accessEntry() *accessEntry {
 	if a, ok := x.ctx.RemoteAddr().(*net.TCPAddr); ok {
 		client = a.IP.String()
 	}
-	return &accessEntry{method: string(x.ctx.Method()), path: string(x.path), client: client}
+	return &accessEntry{method: string(x.ctx.Method()), path: string(x.path), id: string(x.id), client: client}
 }
 
 // forward relays the request to a worker and the answer back.
@@ -251,10 +251,16 @@ func (x *exchange) refuse(e *problem) {
 	x.record.refused = e.code
 	c := append(x.clean[:0], "HTTP/1.1 "...)
 	c = appendStatus(c, e.status)
-	c = append(c, "\r\nContent-Type: application/json\r\n"...)
+	c = append(c, "\r\n"...)
 	if e.retryAfter > 0 {
 		c = httphead.AppendLine(c, "Retry-After", itoa(e.retryAfter))
 	}
+	if x.p.opts.Compat {
+		c = httphead.AppendLine(c, "Content-Type", plainText)
+		x.answerOwn(c, []byte(e.message))
+		return
+	}
+	c = httphead.AppendLine(c, "Content-Type", "application/json")
 	x.answerOwn(c, e.body())
 }
 

@@ -38,10 +38,15 @@ func (x *exchange) readHeaders() *problem {
 					return badRequest("A request header can't be accepted: " + err.Error() + ".")
 				}
 			}
+		case 14:
+			// fasthttp itself makes up a length of 0 where there is none.
+			x.framed = x.framed || httphead.Is(n, "content-length")
 		case 15:
 			if httphead.Is(n, "x-forwarded-for") {
 				f.forwarded = l.Value
 			}
+		case 17:
+			x.framed = x.framed || httphead.Is(n, "transfer-encoding")
 		}
 		x.noteSession(&f, &l)
 		x.noteID(&f, &l)

@@ -27,8 +27,6 @@ type metricSet struct {
 	firstByte  histogram
 	duration   histogram
 	backoff    histogram
-	retries    [numPathClasses]*metrics.Counter
-	spent      [numPathClasses]*metrics.Counter
 	stale      *metrics.Counter
 	panics     *metrics.Counter
 	unwatched  *metrics.Counter
@@ -61,8 +59,6 @@ func newMetricSet(p *Proxy) *metricSet {
 		m.requests[c] = s.NewCounter(fmt.Sprintf("loadstar_requests_total{path=%q}", c))
 		if c < pathAdmin {
 			m.answered[c] = s.NewCounter(fmt.Sprintf("vllm_router_requests_total{route=%q}", c))
-			m.retries[c] = s.NewCounter(fmt.Sprintf("vllm_router_retries_total{route=%q}", c))
-			m.spent[c] = s.NewCounter(fmt.Sprintf("vllm_router_retries_exhausted_total{route=%q}", c))
 		}
 	}
 	for _, c := range actors.Causes() {
@@ -138,9 +134,15 @@ func (m *metricSet) rejected(status int) {
 	m.statuses[status/100].Inc()
 }
 
-func (m *metricSet) retried(c pathClass) { m.retries[c].Inc() }
+// retried and exhausted count what is rare, so their series are made when they
+// are needed.
+func (m *metricSet) retried(c pathClass) {
+	m.set.GetOrCreateCounter(fmt.Sprintf("vllm_router_retries_total{route=%q}", c)).Inc()
+}
 
-func (m *metricSet) exhausted(c pathClass) { m.spent[c].Inc() }
+func (m *metricSet) exhausted(c pathClass) {
+	m.set.GetOrCreateCounter(fmt.Sprintf("vllm_router_retries_exhausted_total{route=%q}", c)).Inc()
+}
 
 // clientLeft notes how long it took to act on a client's leaving.
 func (m *metricSet) clientLeft(after time.Duration) { m.noticed.Update(after.Seconds()) }

@@ -106,9 +106,11 @@ func (x *exchange) preflight(allowed string) {
 	x.answerOwn(c, nil)
 }
 
+const plainText = "text/plain; charset=utf-8"
+
 // answerText answers with plain text.
 func (x *exchange) answerText(status int, text string) {
-	x.answerBody(status, "text/plain; charset=utf-8", []byte(text))
+	x.answerBody(status, plainText, []byte(text))
 }
 
 // answerJSON answers with a value of this router's own, which marshals.

@@ -75,10 +75,11 @@ func (p *Proxy) expect(ctx *fasthttp.RequestCtx) int {
 // for debugging.
 type quietLogger struct{ log *slog.Logger }
 
-// Printf implements fasthttp.Logger.
-func (q quietLogger) Printf(format string, args ...any) {
-	if q.log.Enabled(context.Background(), slog.LevelDebug) {
-		q.log.Debug("connection", "detail", fmt.Sprintf(format, args...))
+// Printf implements fasthttp.Logger. What went wrong may quote the request, so
+// only its type is told.
+func (q quietLogger) Printf(_ string, args ...any) {
+	if len(args) > 0 && q.log.Enabled(context.Background(), slog.LevelDebug) {
+		q.log.Debug("a client's connection ended with an error", "type", fmt.Sprintf("%T", args[len(args)-1]))
 	}
 }
 
@@ -88,6 +89,7 @@ func Listen(addr string) (net.Listener, error) {
 		Control:         listenOptions,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3},
 	}
+	lc.SetMultipathTCP(false) // its sockets don't tell of departures in the same way
 	return lc.Listen(context.Background(), "tcp", addr)
 }
 

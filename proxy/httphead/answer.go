@@ -38,14 +38,21 @@ type Answer struct {
 }
 
 // HeadEnd returns where the head at the front of p ends, behind its empty line,
-// or -1 while it isn't complete. from is how much of p an earlier call has
-// looked at in vain.
+// or -1 while it isn't complete. A line feed without its carriage return ends it
+// too: ParseAnswer refuses such a head, and whoever sent it may never send the
+// end that is waited for. from is how much of p an earlier call has looked at in
+// vain.
 func HeadEnd(p []byte, from int) int {
-	from = max(0, from-3)
-	if i := bytes.Index(p[from:], crlf2); i >= 0 {
-		return from + i + 4
+	for {
+		i := bytes.IndexByte(p[from:], '\n')
+		if i < 0 {
+			return -1
+		}
+		from += i + 1
+		if from < 2 || p[from-2] != '\r' || bytes.HasSuffix(p[:from], crlf2) {
+			return from
+		}
 	}
-	return -1
 }
 
 var crlf2 = []byte("\r\n\r\n")

@@ -236,9 +236,15 @@ func TestHeadEnd(t *testing.T) {
 		"HTTP/1.1 200 OK\r\nA: b\r\nC: d\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nA: \r\n\r\n",
 		"\r\n\r\n",
-		"\r\r\n\n\r\n\r\r\n\r\n",
+		"\r\r\n\r\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nA: \rb\r\n\r\n",
+		// Those that are at fault end there.
+		"HTTP/1.1 200 OK\n",
+		"HTTP/1.1 200 OK\r\nA: b\n",
+		"HTTP/1.1 200 OK\r\nA: b\r\n\n",
+		"\n",
 	} {
-		const body = "x\r\n\r\ny\r\n\r\n"
+		const body = "x\r\n\r\ny\n\n\r\n"
 		all := []byte(head + body)
 		for cut := range all {
 			want := -1

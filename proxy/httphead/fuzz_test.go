@@ -150,7 +150,8 @@ func addHeads(add func(recipe, raw []byte)) {
 
 // parsed is the head at the front of data, or nil when there is none that is
 // accepted.
-func parsed(data []byte) (head []byte, a *Answer) {
+func parsed(t *testing.T, data []byte) (head []byte, a *Answer) {
+	t.Helper()
 	end := HeadEnd(data, 0)
 	if end < 0 {
 		return nil, nil
@@ -158,6 +159,9 @@ func parsed(data []byte) (head []byte, a *Answer) {
 	a = new(Answer)
 	if a.ParseAnswer(data[:end]) != nil {
 		return nil, nil
+	}
+	if i := bytes.Index(data, crlf2); i != end-len(crlf2) {
+		t.Fatalf("%q: accepted up to %d, but its empty line is at %d", data, end, i)
 	}
 	return data[:end], a
 }
@@ -170,7 +174,7 @@ func FuzzAnswer(f *testing.F) {
 		f.Add(recipe, raw, true)
 	})
 	f.Fuzz(func(t *testing.T, recipe, raw []byte, isHead bool) {
-		head, a := parsed(headOf(recipe, raw))
+		head, a := parsed(t, headOf(recipe, raw))
 		if head == nil {
 			return
 		}
@@ -260,7 +264,7 @@ func checkHeaders(t *testing.T, head []byte, a *Answer, want *http.Response) {
 func FuzzAppendHead(f *testing.F) {
 	addHeads(func(recipe, raw []byte) { f.Add(recipe, raw) })
 	f.Fuzz(func(t *testing.T, recipe, raw []byte) {
-		head, a := parsed(headOf(recipe, raw))
+		head, a := parsed(t, headOf(recipe, raw))
 		if head == nil || a.Status < 200 {
 			return
 		}

@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -17,7 +18,7 @@ func feed(t testing.TB, d *Dechunker, pieces ...[]byte) (data []byte, used int, 
 	t.Helper()
 	var rest []byte
 	for _, piece := range pieces {
-		unread := append(rest, piece...)
+		unread := slices.Concat(rest, piece)
 		room := bytes.Repeat([]byte{canary}, len(unread)+16)
 		p := room[8 : 8+len(unread)] // its capacity reaches past its end
 		copy(p, unread)

@@ -82,10 +82,10 @@ func options() Options {
 	return Options{ConnectTimeout: patience, IdleTimeout: time.Minute, MaxIdle: 64}
 }
 
-// newPool returns a pool that ends with the test.
-func newPool(t testing.TB, base string, o Options) *Pool {
+// testPool returns a pool that ends with the test. Nothing sweeps it.
+func testPool(t testing.TB, base string, o Options) *Pool {
 	t.Helper()
-	p, err := NewPool(base, o)
+	p, err := newPool(base, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,9 +131,7 @@ func wantEnd(t testing.TB, c net.Conn) {
 	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := io.Copy(io.Discard, c)
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
+	if _, err := io.Copy(io.Discard, c); timedOut(err) {
 		t.Fatalf("the connection is open after %v, want it closed", patience)
 	}
 }
@@ -222,4 +220,10 @@ func (i *issuer) server(t testing.TB, hosts ...string) *tls.Config {
 		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
 		NextProtos:   []string{"h2", "http/1.1"},
 	}
+}
+
+// timedOut reports whether err is that of a deadline.
+func timedOut(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
 }

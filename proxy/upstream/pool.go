@@ -1,5 +1,5 @@
-// Package upstream keeps connections to one worker and speaks HTTP/1.1 over
-// them: a pool, a reader of answer heads, and a decoder of chunked bodies.
+// Package upstream keeps connections to one worker, and decodes the chunked
+// bodies that come over them.
 //
 // fasthttp's HostClient isn't used for this, because a request must be able to
 // interrupt its own dial, to ask for a connection that isn't from the pool, and
@@ -7,15 +7,12 @@
 package upstream
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
 	"net/url"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 )
 
@@ -31,13 +28,8 @@ type Options struct {
 // touched, so that what a burst has left over can grow old.
 const hotSize = 8
 
-// checkAfter is how long a connection may lie unused before it is looked at
-// before use: a worker that closed it in the meantime has usually said so.
-const checkAfter = 50 * time.Millisecond
-
-// readerSize is the size of a connection's read buffer while in use. It holds
-// the heads that workers send; a longer head gets a buffer of its own.
-const readerSize = 4096
+// sweepEvery is how often unused connections are looked through for old ones.
+const sweepEvery = time.Second
 
 // Pool holds the idle connections to one worker. Its methods are safe for
 // concurrent use.
@@ -56,8 +48,19 @@ type Pool struct {
 }
 
 // NewPool returns a pool for the worker at a canonical base URL. Call Retire
-// when the worker is gone.
+// when the worker is gone. Errors: base is no URL, or one of another scheme than
+// http and https.
 func NewPool(base string, o Options) (*Pool, error) {
+	p, err := newPool(base, o)
+	if err != nil {
+		return nil, err
+	}
+	go p.sweep(time.Tick(sweepEvery))
+	return p, nil
+}
+
+// newPool is NewPool without what closes connections that grow old.
+func newPool(base string, o Options) (*Pool, error) {
 	u, err := url.Parse(base)
 	if err != nil {
 		return nil, err
@@ -84,7 +87,6 @@ func NewPool(base string, o Options) (*Pool, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.retired, p.retire = ctx.Done(), cancel
-	go p.sweep()
 	return p, nil
 }
 
@@ -115,7 +117,9 @@ func (p *Pool) Host() []byte { return p.host }
 func (p *Pool) Prefix() []byte { return p.prefix }
 
 // Idle returns an unused connection, or nil when there is none that still
-// stands.
+// stands. Each is looked at first: what the worker has sent since its last answer
+// was read must not be taken for the next one. Its deadlines are those of its last
+// use.
 func (p *Pool) Idle(now time.Time) *Conn {
 	for {
 		var c *Conn
@@ -128,8 +132,7 @@ func (p *Pool) Idle(now time.Time) *Conn {
 				return nil
 			}
 		}
-		age := now.Sub(c.usedAt)
-		if age >= p.opts.IdleTimeout || age > checkAfter && !c.quiet() {
+		if now.Sub(c.usedAt) >= p.opts.IdleTimeout || !c.quiet() {
 			c.Close()
 			continue
 		}
@@ -161,7 +164,7 @@ func (p *Pool) Dial(ctx context.Context) (*Conn, error) {
 		nc.Close()
 		return nil, err
 	}
-	c.peek = c.peekOne
+	c.looks = c.look
 	if p.network.tls != nil {
 		t := tls.Client(nc, p.network.tls)
 		if err := t.HandshakeContext(ctx); err != nil {
@@ -223,15 +226,13 @@ func (p *Pool) closeIdle() {
 
 // sweep closes connections that have been unused for too long, until the pool
 // is retired.
-func (p *Pool) sweep() {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+func (p *Pool) sweep(ticks <-chan time.Time) {
 	for {
 		select {
 		case <-p.retired:
 			p.closeIdle() // expire may have put one back behind Retire
 			return
-		case now := <-tick.C:
+		case now := <-ticks:
 			p.expire(p.hot, now)
 			p.expire(p.idle, now)
 		}
@@ -256,84 +257,4 @@ func (p *Pool) expire(q chan *Conn, now time.Time) {
 			return
 		}
 	}
-}
-
-// Conn is a connection to a worker. While in use it belongs to one goroutine.
-type Conn struct {
-	net.Conn               // plain or TLS
-	tcp      *net.TCPConn  // beneath it
-	br       *bufio.Reader // while in use
-	wide     *bufio.Reader // in front of br, since a long head came
-	reused   bool
-	usedAt   time.Time
-
-	raw      syscall.RawConn
-	peek     func(fd uintptr) // peekOne, bound once
-	peekByte [1]byte
-	isQuiet  bool
-}
-
-var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readerSize) }}
-
-func (c *Conn) attach() {
-	c.br = readers.Get().(*bufio.Reader)
-	c.br.Reset(c.Conn)
-}
-
-func (c *Conn) detach() {
-	if c.br != nil {
-		c.br.Reset(nil)
-		readers.Put(c.br)
-	}
-	c.br, c.wide = nil, nil
-}
-
-// Reader reads what the worker sends.
-func (c *Conn) Reader() *bufio.Reader {
-	if c.wide != nil {
-		return c.wide
-	}
-	return c.br
-}
-
-// WriteBuffers writes all of b, with one call of the kernel where it can.
-func (c *Conn) WriteBuffers(b *net.Buffers) (int64, error) {
-	if c.Conn == net.Conn(c.tcp) {
-		return b.WriteTo(c.tcp)
-	}
-	return b.WriteTo(c.Conn)
-}
-
-// Widen gives the connection a read buffer of n bytes, keeping what is buffered.
-func (c *Conn) Widen(n int) {
-	c.wide = bufio.NewReaderSize(c.br, n)
-}
-
-// Reused reports whether the connection has carried a request before.
-func (c *Conn) Reused() bool { return c.reused }
-
-// drained reports whether nothing that the worker sent is left unread here.
-func (c *Conn) drained() bool {
-	return c.br.Buffered() == 0 && (c.wide == nil || c.wide.Buffered() == 0)
-}
-
-// Interrupter is what may be closed from another goroutine to end whatever the
-// connection's user is blocked in. Closing a TLS connection could wait for the
-// peer, so it is what lies beneath.
-func (c *Conn) Interrupter() *net.TCPConn { return c.tcp }
-
-// Close closes the connection at once.
-func (c *Conn) Close() error {
-	c.detach()
-	return c.tcp.Close()
-}
-
-// quiet reports whether an unused connection still stands: the worker has
-// neither closed it nor sent anything unasked.
-func (c *Conn) quiet() bool {
-	c.isQuiet = false
-	if err := c.raw.Control(c.peek); err != nil {
-		return false
-	}
-	return c.isQuiet
 }

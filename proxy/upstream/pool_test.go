@@ -27,7 +27,7 @@ func TestNewPool(t *testing.T) {
 		{"path with escapes", "http://worker:8000/a%2Fb%20c/+", "worker:8000", "/a%2Fb%20c/+", "worker:8000"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newPool(t, tt.base, options())
+			p := testPool(t, tt.base, options())
 			if got := string(p.Host()); got != tt.host {
 				t.Errorf("Host() = %q, want %q", got, tt.host)
 			}
@@ -55,7 +55,7 @@ func TestNewPoolRefuses(t *testing.T) {
 
 func TestReuse(t *testing.T) {
 	w := newWorker(t, "127.0.0.1", nil)
-	p := newPool(t, "http://"+w.addr, options())
+	p := testPool(t, "http://"+w.addr, options())
 	now := time.Now()
 	if c := p.Idle(now); c != nil {
 		t.Fatal("an unused connection of a new pool, want none")
@@ -89,7 +89,7 @@ func TestReuse(t *testing.T) {
 func TestBurstGrowsOld(t *testing.T) {
 	const burst = hotSize + 5
 	w := newWorker(t, "127.0.0.1", nil)
-	p := newPool(t, "http://"+w.addr, options())
+	p := testPool(t, "http://"+w.addr, options())
 	then := time.Now()
 	now := then
 	var all []*Conn
@@ -135,7 +135,7 @@ func TestMaxIdle(t *testing.T) {
 		w := newWorker(t, "127.0.0.1", nil)
 		o := options()
 		o.MaxIdle = maxIdle
-		p := newPool(t, "http://"+w.addr, o)
+		p := testPool(t, "http://"+w.addr, o)
 		const extra = 3
 		want := max(maxIdle, 0)
 		now := time.Now()
@@ -166,7 +166,7 @@ func TestMaxIdle(t *testing.T) {
 func TestIdleExpires(t *testing.T) {
 	w := newWorker(t, "127.0.0.1", nil)
 	o := options()
-	p := newPool(t, "http://"+w.addr, o)
+	p := testPool(t, "http://"+w.addr, o)
 	c, end := dial(t, p, w)
 	now := time.Now()
 	p.Put(c, now)
@@ -185,7 +185,7 @@ func TestNoIdleTimeoutKeepsNone(t *testing.T) {
 	w := newWorker(t, "127.0.0.1", nil)
 	o := options()
 	o.IdleTimeout = 0
-	p := newPool(t, "http://"+w.addr, o)
+	p := testPool(t, "http://"+w.addr, o)
 	c, end := dial(t, p, w)
 	p.Put(c, time.Now())
 	wantEnd(t, end)
@@ -194,12 +194,12 @@ func TestNoIdleTimeoutKeepsNone(t *testing.T) {
 	}
 }
 
-// TestSweep checks that what lies unused for too long is closed though nobody
+// TestExpire checks that what lies unused for too long is closed though nobody
 // asks for it, in both queues, and that the rest is not.
-func TestSweep(t *testing.T) {
+func TestExpire(t *testing.T) {
 	w := newWorker(t, "127.0.0.1", nil)
 	o := options()
-	p := newPool(t, "http://"+w.addr, o)
+	p := testPool(t, "http://"+w.addr, o)
 	now := time.Now()
 	var conns []*Conn
 	var ends []net.Conn
@@ -214,18 +214,38 @@ func TestSweep(t *testing.T) {
 			p.Put(c, now)
 		}
 	}
+	p.expire(p.hot, now)
+	p.expire(p.idle, now)
 	for i := 0; i < len(ends); i += 2 {
 		wantEnd(t, ends[i])
 	}
-	left := 0
-	for c := p.Idle(now); c != nil; c = p.Idle(now) {
-		if !c.usedAt.Equal(now) {
-			t.Error("an old connection was kept")
-		}
-		left++
+	if got, want := len(p.hot)+len(p.idle), len(conns)/2; got != want {
+		t.Errorf("%d were kept, want %d", got, want)
 	}
-	if want := len(conns) / 2; left != want {
-		t.Errorf("%d are left, want %d", left, want)
+	for i := 1; i < len(conns); i += 2 {
+		if conns[i].br != nil || !conns[i].quiet() {
+			t.Errorf("connection %d was closed, want it kept", i)
+		}
+	}
+}
+
+// TestNewPoolSweeps checks that a pool sweeps both queues by itself.
+func TestNewPoolSweeps(t *testing.T) {
+	w := newWorker(t, "127.0.0.1", nil)
+	o := options()
+	p, err := NewPool("http://"+w.addr, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Retire)
+	var ends []net.Conn
+	for range hotSize + 1 {
+		c, end := dial(t, p, w)
+		p.Put(c, time.Now().Add(-o.IdleTimeout))
+		ends = append(ends, end)
+	}
+	for _, end := range ends {
+		wantEnd(t, end)
 	}
 }
 
@@ -248,7 +268,7 @@ func TestPutUndrained(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorker(t, "127.0.0.1", nil)
-			p := newPool(t, "http://"+w.addr, options())
+			p := testPool(t, "http://"+w.addr, options())
 			c, end := dial(t, p, w)
 			if _, err := end.Write([]byte(tt.sent)); err != nil {
 				t.Fatal(err)
@@ -275,7 +295,7 @@ func discard(t *testing.T, c *Conn, n int) {
 
 func TestRetire(t *testing.T) {
 	w := newWorker(t, "127.0.0.1", nil)
-	p := newPool(t, "http://"+w.addr, options())
+	p := testPool(t, "http://"+w.addr, options())
 	var conns []*Conn
 	var ends []net.Conn
 	for range hotSize + 3 {
@@ -303,7 +323,10 @@ func TestRetire(t *testing.T) {
 // back of Retire.
 func TestSweepEndsWithClosing(t *testing.T) {
 	w := newWorker(t, "127.0.0.1", nil)
-	p := newPool(t, "http://"+w.addr, options())
+	p, err := NewPool("http://"+w.addr, options())
+	if err != nil {
+		t.Fatal(err)
+	}
 	c, end := dial(t, p, w)
 	p.Put(c, time.Now())
 	p.retire() // without what Retire closes itself
@@ -315,7 +338,7 @@ func TestSweepEndsWithClosing(t *testing.T) {
 func TestRetireRace(t *testing.T) {
 	for range 20 {
 		w := newWorker(t, "127.0.0.1", nil)
-		p := newPool(t, "http://"+w.addr, options())
+		p := testPool(t, "http://"+w.addr, options())
 		const users = 4
 		var ends []net.Conn
 		var free []*Conn
@@ -360,7 +383,7 @@ func TestDialRefused(t *testing.T) {
 	}
 	addr := ln.Addr().String()
 	ln.Close()
-	p := newPool(t, "http://"+addr, options())
+	p := testPool(t, "http://"+addr, options())
 	c, err := p.Dial(t.Context())
 	if err == nil {
 		c.Close()
@@ -379,7 +402,7 @@ func TestIPv6(t *testing.T) {
 	}
 	ln.Close()
 	w := newWorker(t, "::1", nil)
-	p := newPool(t, "http://"+w.addr, options())
+	p := testPool(t, "http://"+w.addr, options())
 	if got := string(p.Host()); got != w.addr {
 		t.Errorf("Host() = %q, want %q", got, w.addr)
 	}

@@ -23,8 +23,14 @@ func setUserTimeout(_, _ string, raw syscall.RawConn) error {
 	return errOpt
 }
 
-// peekOne looks whether a byte, or the end of the stream, has arrived.
-func (c *Conn) peekOne(fd uintptr) {
-	_, _, err := unix.Recvfrom(int(fd), c.peekByte[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	c.isQuiet = err == unix.EAGAIN
+// look notes whether a byte, or the end of the stream, has arrived.
+func (c *Conn) look(fd uintptr) {
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds[:], 0)
+		if err != unix.EINTR { // the runtime's signals interrupt even a poll that doesn't wait
+			c.isQuiet = n == 0 && err == nil
+			return
+		}
+	}
 }

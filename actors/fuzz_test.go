@@ -1,0 +1,402 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// books is what the registry must think, kept in the plainest way: each lease
+// on its own, and every figure counted from them when it is asked for.
+type books struct {
+	leases  []*bookedLease
+	workers map[string]*bookedWorker
+	refused uint64
+	drained bool
+	idle    chan struct{} // what the first drain closes
+}
+
+type bookedLease struct {
+	lease   Lease
+	url     string
+	phase   Phase
+	pending int
+	live    bool
+}
+
+type bookedWorker struct {
+	spec    Spec
+	member  bool
+	healthy bool
+	proven  bool
+	streak  int // checks in a row that contradict healthy
+}
+
+// bookedFleet is who may be a member: four of one rank, in all roles, and one
+// address with two ranks.
+func bookedFleet() []Spec {
+	all := []Spec{spec(base(0)), spec(base(1)), spec(base(2)), spec(base(3))}
+	all[2].Role, all[3].Role = Prefill, Decode
+	return append(all, Expand(Spec{Base: base(4)}, 2)...)
+}
+
+// report is the model of a health check.
+func (w *bookedWorker) report(o HealthOptions, ok bool) {
+	if ok == w.healthy {
+		w.streak = 0
+		return
+	}
+	w.streak++
+	need := o.FailureThreshold
+	if ok {
+		need = o.SuccessThreshold
+		if !w.proven {
+			need = 1
+		}
+	}
+	if w.streak >= need {
+		w.healthy, w.proven, w.streak = ok, w.proven || ok, 0
+	}
+}
+
+// live is how many leases are live at a worker, in one phase or in all.
+func (b *books) live(url string, p Phase) int {
+	n := 0
+	for _, l := range b.leases {
+		if l.live && (url == "" || l.url == url) && (p == numPhases || l.phase == p) {
+			n++
+		}
+	}
+	return n
+}
+
+func (b *books) pending(url string) int {
+	n := 0
+	for _, l := range b.leases {
+		if l.live && l.url == url {
+			n += l.pending
+		}
+	}
+	return n
+}
+
+// eligible reports whether anyone may get a request of a role.
+func (b *books) eligible(r Role) bool {
+	for _, w := range b.workers {
+		if w.member && w.healthy && w.spec.Role == r {
+			return true
+		}
+	}
+	return false
+}
+
+// compare checks everything that the registry tells against the books.
+func (b *books) compare(t *testing.T, r *Registry, after string) {
+	t.Helper()
+	s := snap(t, r)
+	total := b.live("", numPhases)
+	if s.Live != total || s.Granted-s.Returned != uint64(total) || s.Granted != uint64(len(b.leases)) {
+		t.Fatalf("after %s: live = %d, granted = %d, returned = %d, want %d live of %d granted", after, s.Live, s.Granted, s.Returned, total, len(b.leases))
+	}
+	if s.Refused != b.refused {
+		t.Fatalf("after %s: refused = %d, want %d", after, s.Refused, b.refused)
+	}
+	if s.Draining != b.drained {
+		t.Fatalf("after %s: draining = %v, want %v", after, s.Draining, b.drained)
+	}
+	seen, ids := map[string]bool{}, map[WorkerID]bool{}
+	for i := range s.Workers {
+		v := &s.Workers[i]
+		w := b.workers[v.URL]
+		if w == nil || seen[v.URL] || ids[v.ID] {
+			t.Fatalf("after %s: worker %s with number %d is unknown or there twice", after, v.URL, v.ID)
+		}
+		seen[v.URL], ids[v.ID] = true, true
+		load := 0
+		for p := range numPhases {
+			want := b.live(v.URL, p)
+			if v.InPhase[p] != want {
+				t.Fatalf("after %s: %s has %d leases in phase %v, want %d", after, v.URL, v.InPhase[p], p, want)
+			}
+			if p != Reserved {
+				load += want
+			}
+		}
+		if v.Load != load {
+			t.Fatalf("after %s: load of %s = %d, want %d", after, v.URL, v.Load, load)
+		}
+		if want := b.pending(v.URL); v.Pending != want {
+			t.Fatalf("after %s: pending of %s = %d, want %d", after, v.URL, v.Pending, want)
+		}
+		if v.Member != w.member || w.member && (v.Healthy != w.healthy || v.Proven != w.proven) {
+			t.Fatalf("after %s: %s member = %v, healthy = %v, proven = %v, want %v, %v, %v", after, v.URL, v.Member, v.Healthy, v.Proven, w.member, w.healthy, w.proven)
+		}
+	}
+	for url, w := range b.workers {
+		if want := w.member || b.live(url, numPhases) > 0; seen[url] != want {
+			t.Fatalf("after %s: %s known = %v, want %v: a worker goes when it is removed and idle", after, url, seen[url], want)
+		}
+	}
+	views, err := r.Leases(0)
+	if err != nil || len(views) != total {
+		t.Fatalf("after %s: %d leases listed, %v, want %d", after, len(views), err, total)
+	}
+	select {
+	case <-b.idle:
+		if !b.drained || total > 0 {
+			t.Fatalf("after %s: drained with %d leases live", after, total)
+		}
+	default:
+		if b.drained && total == 0 {
+			t.Fatalf("after %s: no lease is live and the drain isn't over", after)
+		}
+	}
+}
+
+// The registry keeps its books right whatever happens in whatever order, each
+// step compared with a model that counts leases one by one.
+func FuzzBooks(f *testing.F) {
+	draws := rand.New(rand.NewPCG(3, 7))
+	for _, n := range []int{8, 40, 200, 800} {
+		for seed := range byte(6) {
+			in := make([]byte, n)
+			for i := range in {
+				in[i] = byte(draws.Uint32())
+			}
+			in[0] = seed
+			f.Add(in)
+		}
+	}
+	f.Add([]byte{
+		1, 0, 0, 0, 3, 2, 2, 2, 5, 3, 2, // acquire, acquire, reserve, reserve, advance
+		10, 0, 4, 3, 9, 0, 8, 5, // remove, release twice, add, check
+		5, 1, 11, 0, 6, 2, 4, 3, 4, 0, // release, drain, release the rest
+	})
+	f.Fuzz(keepBooks)
+}
+
+func keepBooks(t *testing.T, in []byte) {
+	if len(in) == 0 || len(in) > 1000 {
+		t.Skip()
+	}
+	names := []string{"random", "round_robin", "power_of_two", "least_work", "cache_aware", "sticky_least_loaded"}
+	o := options(names[int(in[0])%len(names)])
+	o.Health.FailureThreshold = 2
+	o.Breaker.Disabled = in[0]&64 == 0
+	o.Breaker.FailureThreshold = 2
+	r := start(t, o)
+	specs := bookedFleet()
+	b := &books{workers: map[string]*bookedWorker{}, idle: make(chan struct{})}
+	for _, s := range specs {
+		b.workers[s.URL] = &bookedWorker{spec: s, member: true, healthy: true, proven: true}
+	}
+	join(t, r, specs...)
+	b.compare(t, r, "the start")
+	var now int64
+	for in = in[1:]; len(in) >= 2; in = in[2:] {
+		now += second
+		did := b.step(t, r, o, specs, in[0], int(in[1]), now)
+		b.compare(t, r, did)
+	}
+	for _, l := range b.leases {
+		if l.live {
+			l.lease.Release(Completed, now)
+			l.live = false
+		}
+	}
+	b.compare(t, r, "the end of all leases")
+	if err := r.Halt(); err != nil {
+		t.Fatalf("Halt: %v", err)
+	}
+}
+
+// step does one thing to the registry and to the books, and says what.
+func (b *books) step(t *testing.T, r *Registry, o Options, specs []Spec, op byte, arg int, now int64) string {
+	t.Helper()
+	pick := func() *bookedLease { return b.leases[arg%len(b.leases)] }
+	switch op % 12 {
+	case 0, 1:
+		return b.acquire(t, r, o, arg, now)
+	case 2: // reserve, which only a pair of prefill and decode does
+		url := specs[arg%len(specs)].URL
+		var tk ticket
+		onLoop(t, r, func(s *state) {
+			if id, ok := s.byURL[url]; ok && s.workers[id].member && len(s.draining) == 0 {
+				tk = s.grant(id, Reserved, arg%7, now)
+			}
+		})
+		if tk != (ticket{}) {
+			b.leases = append(b.leases, &bookedLease{Lease{URL: url, ticket: tk, registry: r}, url, Reserved, arg % 7, true})
+		}
+		return "reserve at " + url
+	case 3: // advance
+		if len(b.leases) == 0 {
+			return "nothing"
+		}
+		l := pick()
+		want := l.live && l.phase == Reserved
+		got := false
+		onLoop(t, r, func(s *state) { got = s.advance(l.lease.ticket) })
+		if got != want {
+			t.Fatalf("advance of a lease in phase %v, live %v = %v, want %v", l.phase, l.live, got, want)
+		}
+		if want {
+			l.phase = Decoding
+		}
+		return "advance"
+	case 4, 5, 6: // release, now and then twice
+		if len(b.leases) == 0 {
+			return "nothing"
+		}
+		l := pick()
+		for range 1 + arg%4/3 {
+			l.lease.Release(Cause(arg)%numCauses, now)
+			if !l.live {
+				b.refused++
+			}
+			l.live = false
+		}
+		return "release"
+	case 7:
+		if len(b.leases) == 0 {
+			return "nothing"
+		}
+		l := pick()
+		l.lease.FirstByte()
+		if l.live {
+			l.pending = 0
+		}
+		return "first byte"
+	case 8:
+		return b.check(t, r, o, base(arg%5), arg/5%3 > 0)
+	case 9:
+		return b.add(t, r, specs, arg)
+	case 10:
+		return b.remove(t, r, specs, arg)
+	default:
+		if arg%32 > 0 {
+			return "nothing" // draining ends most of what there is to test
+		}
+		idle := make(chan struct{})
+		if !b.drained {
+			b.idle = idle
+		}
+		b.drained = true
+		r.send(message{kind: kindControl, control: drain{idle}})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		r.Drain(ctx)
+		return "drain"
+	}
+}
+
+func (b *books) acquire(t *testing.T, r *Registry, o Options, arg int, now int64) string {
+	t.Helper()
+	q := Request{
+		Role: Role(arg) % numRoles, Key: make([]uint64, arg%9), Head: uint64(arg) << 40, Now: now,
+		Session: fmt.Appendf(nil, "header:s:%d", arg%5),
+	}
+	if arg > 100 {
+		q.Exclude = []WorkerID{WorkerID(arg % 6)}
+	}
+	l, err := r.Acquire(&q)
+	switch {
+	case b.drained:
+		if !errors.Is(err, ErrStopped) {
+			t.Fatalf("Acquire after drain: %v, want %v", err, ErrStopped)
+		}
+	case !b.eligible(q.Role):
+		if !errors.Is(err, ErrNoWorker) {
+			t.Fatalf("Acquire for %v without anyone eligible: %v, want %v", q.Role, err, ErrNoWorker)
+		}
+	case err != nil && o.Breaker.Disabled:
+		t.Fatalf("Acquire for %v: %v, want a lease", q.Role, err)
+	}
+	if err != nil {
+		return "acquire in vain"
+	}
+	w := b.workers[l.URL]
+	if w == nil || !w.member || !w.healthy || w.spec.Role != q.Role {
+		t.Fatalf("acquired for %v at %s, which is not eligible: %+v", q.Role, l.URL, w)
+	}
+	b.leases = append(b.leases, &bookedLease{l, l.URL, phaseOf[q.Role], len(q.Key), true})
+	if v := view(t, r, l.URL); v.ID != l.Worker {
+		t.Fatalf("lease names worker %d, want %d", l.Worker, v.ID)
+	}
+	return "acquire at " + l.URL
+}
+
+func (b *books) check(t *testing.T, r *Registry, o Options, base string, ok bool) string {
+	t.Helper()
+	var result error
+	if !ok {
+		result = errDown
+	}
+	want := false
+	for _, w := range b.workers {
+		if w.member && w.spec.Base == base {
+			w.report(o.Health, ok)
+			want = want || w.healthy
+		}
+	}
+	if got := r.ReportHealth(base, result); got != want {
+		t.Fatalf("ReportHealth(%s, %v) = %v, want %v", base, result, got, want)
+	}
+	return fmt.Sprintf("check of %s, good %v", base, ok)
+}
+
+// bookedBatch is what one call adds or removes: one worker, or all ranks of the
+// last address.
+func bookedBatch(specs []Spec, arg int) (batch []Spec, name string) {
+	if i := arg % 5; i < 4 {
+		return specs[i : i+1], specs[i].URL
+	}
+	return specs[4:], specs[4].Base
+}
+
+func (b *books) add(t *testing.T, r *Registry, specs []Spec, arg int) string {
+	t.Helper()
+	batch, name := bookedBatch(specs, arg)
+	var want error
+	for _, s := range batch {
+		if b.workers[s.URL].member {
+			want = ErrDuplicate
+		}
+	}
+	if _, err := r.Add(batch); !errors.Is(err, want) {
+		t.Fatalf("Add(%s): %v, want %v", name, err, want)
+	}
+	if want == nil {
+		for _, s := range batch {
+			b.workers[s.URL] = &bookedWorker{spec: s, member: true}
+		}
+	}
+	return "add " + name
+}
+
+func (b *books) remove(t *testing.T, r *Registry, specs []Spec, arg int) string {
+	t.Helper()
+	batch, name := bookedBatch(specs, arg)
+	if arg > 200 && len(batch) > 1 {
+		batch, name = batch[:1], batch[0].URL
+	}
+	n := 0
+	for _, s := range batch {
+		if w := b.workers[s.URL]; w.member {
+			w.member, w.healthy = false, false
+			n++
+		}
+	}
+	removed, err := r.Remove(name)
+	if len(removed) != n || (n == 0) != errors.Is(err, ErrUnknownWorker) {
+		t.Fatalf("Remove(%s) removed %d, %v, want %d", name, len(removed), err, n)
+	}
+	for _, x := range removed {
+		if want := b.live(x.URL, numPhases); x.Leases != want {
+			t.Fatalf("Remove(%s) tells of %d leases at %s, want %d", name, x.Leases, x.URL, want)
+		}
+	}
+	return "remove " + name
+}

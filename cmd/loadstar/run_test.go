@@ -1,0 +1,308 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"loadstar/actors/policy"
+)
+
+// program under test: the test binary runs main when asked to, so that signals
+// and exit codes are the real ones.
+func TestMain(m *testing.M) {
+	if os.Getenv("LOADSTAR_TEST_MAIN") != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// start runs the program with args and returns it with its first lines until
+// one contains ready.
+func start(t *testing.T, ready string, args ...string) (*exec.Cmd, string, *bufio.Reader) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, args...)
+	cmd.Env = append(os.Environ(), "LOADSTAR_TEST_MAIN=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	var lines strings.Builder
+	br := bufio.NewReader(out)
+	for {
+		line, err := br.ReadString('\n')
+		lines.WriteString(line)
+		if strings.Contains(line, ready) {
+			return cmd, lines.String(), br
+		}
+		if err != nil {
+			t.Fatalf("the program ended without saying %q: %v\n%s", ready, err, lines.String())
+		}
+	}
+}
+
+func exitOf(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return cmd.ProcessState.ExitCode()
+	case <-time.After(10 * time.Second):
+		t.Fatal("the program did not end within 10 s")
+		return -1
+	}
+}
+
+// TestDemo: the demo prints an address and a curl that work, streams, and ends
+// by a signal.
+func TestDemo(t *testing.T) {
+	cmd, out, _ := start(t, "Ctrl-C", "demo", "--listen", "127.0.0.1:0", "--prometheus-port", "0", "--log-level", "warning")
+	_, rest, _ := strings.Cut(out, "Loadstar is at http://")
+	addr, _, ok := strings.Cut(rest, " ")
+	if !ok {
+		t.Fatalf("no address in %q", out)
+	}
+	// The curl's own words.
+	_, rest, _ = strings.Cut(out, "-d '")
+	body, _, _ := strings.Cut(rest, "'")
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		resp, err := http.Post("http://"+addr+"/v1/chat/completions", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode == 503 && time.Now().Before(deadline) { // not checked yet
+			time.Sleep(20 * time.Millisecond)
+			continue
+		}
+		if resp.StatusCode != 200 || !strings.HasSuffix(string(text), "data: [DONE]\n\n") {
+			t.Errorf("answer %d %q", resp.StatusCode, text)
+		}
+		break
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if code := exitOf(t, cmd); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+// holdingWorker serves /health and holds everything else until let go.
+func holdingWorker(t *testing.T) (url string, held <-chan struct{}, letGo chan struct{}) {
+	t.Helper()
+	arrived := make(chan struct{}, 16)
+	letGo = make(chan struct{})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/health" {
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.(http.Flusher).Flush()
+		arrived <- struct{}{}
+		select {
+		case <-letGo:
+			io.WriteString(w, "data: [DONE]\n\n")
+		case <-r.Context().Done():
+		}
+	})}
+	go srv.Serve(ln)
+	t.Cleanup(func() { srv.Close() })
+	return "http://" + ln.Addr().String(), arrived, letGo
+}
+
+// listening takes the address out of the log line that names it.
+func listening(t *testing.T, out string) string {
+	t.Helper()
+	for _, line := range strings.Split(out, "\n") {
+		var entry struct {
+			Msg, Address string
+		}
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "listening" {
+			return entry.Address
+		}
+	}
+	t.Fatalf("no address in %s", out)
+	return ""
+}
+
+func waitReady(t *testing.T, addr string) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		resp, err := http.Get("http://" + addr + "/readiness")
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == 200 {
+				return
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatal("not ready within 5 s")
+		}
+	}
+}
+
+// TestSignals: SIGTERM flips readiness while requests are still taken, then a
+// running stream is finished; a second signal ends at once.
+func TestSignals(t *testing.T) {
+	for _, second := range []bool{false, true} {
+		name := "one signal"
+		if second {
+			name = "two signals"
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, held, letGo := holdingWorker(t)
+			cmd, out, _ := start(t, `"listening"`, "--host", "127.0.0.1", "--port", "0", "--prometheus-port", "0", "--log-format", "json",
+				"--shutdown-delay-secs", "0.3", "--shutdown-grace-period-secs", "30", "--worker-urls", url)
+			addr := listening(t, out)
+			waitReady(t, addr)
+			resp, err := http.Post("http://"+addr+"/v1/chat/completions", "application/json", strings.NewReader(`{"stream":true}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			<-held
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			notReady := false
+			for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+				c, err := net.Dial("tcp", addr)
+				if err != nil {
+					break // the delay is over
+				}
+				c.Close()
+				r, err := http.Get("http://" + addr + "/readiness")
+				if err != nil {
+					break
+				}
+				r.Body.Close()
+				notReady = notReady || r.StatusCode == 503 && r.Close
+			}
+			if !notReady {
+				t.Error("/readiness was never 503 with Connection: close while the port was open")
+			}
+			if second {
+				if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+				if code := exitOf(t, cmd); code != 1 {
+					t.Errorf("exit code %d with a stream cut off, want 1", code)
+				}
+				return
+			}
+			close(letGo)
+			text, err := io.ReadAll(resp.Body)
+			if err != nil || string(text) != "data: [DONE]\n\n" {
+				t.Errorf("the stream that ran: %q, %v", text, err)
+			}
+			if code := exitOf(t, cmd); code != 0 {
+				t.Errorf("exit code %d, want 0", code)
+			}
+		})
+	}
+}
+
+// TestStartFaults: what can't be started is said in one line.
+func TestStartFaults(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	_, port, _ := net.SplitHostPort(ln.Addr().String())
+	for _, tc := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"port taken", []string{"--port", port, "--prometheus-port", "0"}, "cannot listen for clients"},
+		{"metrics port taken", []string{"--port", "0", "--prometheus-port", port}, "cannot listen for metrics"},
+		{"no such certificate", []string{"--port", "0", "--tls-cert-path", "/nonexistent.pem", "--tls-key-path", "/nonexistent.key"}, "cannot use the certificate"},
+		{"no such directory for logs", []string{"--port", "0", "--log-dir", "/nonexistent/logs"}, "cannot write the log file"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := program{version: "test", out: io.Discard, route: route, demo: demo}.run(t.Context(), tc.args)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+			if exitCode(err) != 1 {
+				t.Errorf("exit code %d, want 1", exitCode(err))
+			}
+		})
+	}
+}
+
+// TestLogFile: --log-dir gets what standard output gets.
+func TestLogFile(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := parse([]string{"--port", "0", "--prometheus-port", "0", "--log-dir", dir}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, closeLog, err := newLogger(c.Logging)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = serve(ctx, c, log, func(net.Addr) { cancel() })
+	closeLog()
+	if err != nil {
+		t.Errorf("serve: %v", err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("files %q, %v; want one", files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil || !strings.Contains(string(text), "listening") || !strings.Contains(string(text), "stopped") {
+		t.Errorf("the file holds %q, %v", text, err)
+	}
+}
+
+// TestPolicyNames: the flag knows the policies there are.
+func TestPolicyNames(t *testing.T) {
+	for _, name := range policy.Names() {
+		c, err := parse([]string{"--policy", name, "--worker-urls", "http://a:1", "http://b:1"}, nil)
+		if err != nil {
+			t.Errorf("--policy %s: %v", name, err)
+			continue
+		}
+		if _, err := policy.New(name, proxyOptions(c, slog.Default()).Router.PolicyOptions); err != nil {
+			t.Errorf("policy %s: %v", name, err)
+		}
+	}
+}

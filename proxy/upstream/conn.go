@@ -1,0 +1,118 @@
+package upstream
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// readerSize is the size of a connection's read buffer while in use. It holds
+// the heads that workers send; a longer head gets a buffer of its own.
+const readerSize = 4096
+
+// Conn is a connection to a worker. While in use it belongs to one goroutine.
+type Conn struct {
+	net.Conn               // plain or TLS
+	tcp      *net.TCPConn  // beneath it
+	br       *bufio.Reader // while in use
+	wide     *bufio.Reader // in front of br, since a long head came
+	reused   bool
+	usedAt   time.Time
+
+	raw     syscall.RawConn
+	looks   func(fd uintptr) // look, bound once
+	isQuiet bool             // what it has found
+}
+
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readerSize) }}
+
+func (c *Conn) attach() {
+	c.br = readers.Get().(*bufio.Reader)
+	c.br.Reset(c.Conn)
+}
+
+func (c *Conn) detach() {
+	if c.br != nil {
+		c.br.Reset(nil)
+		readers.Put(c.br)
+	}
+	c.br, c.wide = nil, nil
+}
+
+// Reader reads what the worker sends.
+func (c *Conn) Reader() *bufio.Reader {
+	if c.wide != nil {
+		return c.wide
+	}
+	return c.br
+}
+
+// WriteBuffers writes all of b, with one call of the kernel where it can.
+func (c *Conn) WriteBuffers(b *net.Buffers) (int64, error) {
+	if c.plain() {
+		return b.WriteTo(c.tcp)
+	}
+	return b.WriteTo(c.Conn)
+}
+
+// Resumes reports whether a write that ran into its deadline may be taken up where
+// it stopped. One to a TLS connection may not: the record it cut off is lost, and
+// every later write fails.
+func (c *Conn) Resumes() bool { return c.plain() }
+
+// plain reports whether no TLS lies between this and the socket.
+func (c *Conn) plain() bool { return c.Conn == net.Conn(c.tcp) }
+
+// Widen gives the connection a read buffer of n bytes, keeping what is buffered.
+func (c *Conn) Widen(n int) {
+	c.wide = bufio.NewReaderSize(c.br, n)
+}
+
+// Reused reports whether the connection has carried a request before.
+func (c *Conn) Reused() bool { return c.reused }
+
+// drained reports whether nothing that the worker sent is left unread here.
+func (c *Conn) drained() bool {
+	if c.br.Buffered() > 0 || c.wide != nil && c.wide.Buffered() > 0 {
+		return false
+	}
+	return c.plain() || c.decrypted()
+}
+
+// longPast is a deadline that is over.
+var longPast = time.Unix(1, 0)
+
+// decrypted reports whether no record is left within a TLS connection, which
+// reads ahead: a read whose deadline is over gets that and nothing else.
+func (c *Conn) decrypted() bool {
+	if c.SetReadDeadline(longPast) != nil {
+		return false
+	}
+	_, err := c.br.Peek(1)
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout() && c.SetReadDeadline(time.Time{}) == nil
+}
+
+// Interrupter is what may be closed from another goroutine to end whatever the
+// connection's user is blocked in. Closing a TLS connection could wait for the
+// peer, so it is what lies beneath.
+func (c *Conn) Interrupter() *net.TCPConn { return c.tcp }
+
+// Close closes the connection at once.
+func (c *Conn) Close() error {
+	c.detach()
+	return c.tcp.Close()
+}
+
+// quiet reports whether an unused connection still stands: the worker has
+// neither closed it nor sent anything unasked.
+func (c *Conn) quiet() bool {
+	c.isQuiet = false
+	if err := c.raw.Control(c.looks); err != nil {
+		return false
+	}
+	return c.isQuiet
+}

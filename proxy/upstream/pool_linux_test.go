@@ -1,0 +1,189 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestIdleLooks checks that a worker that has closed an unused connection, or has
+// sent something unasked, is noticed before the connection is used.
+func TestIdleLooks(t *testing.T) {
+	ca := newIssuer(t)
+	for _, tt := range []struct {
+		name string
+		do   func(t *testing.T, end *net.TCPConn)
+	}{
+		{"close", func(_ *testing.T, end *net.TCPConn) { end.Close() }},
+		{"reset", func(t *testing.T, end *net.TCPConn) {
+			if err := end.SetLinger(0); err != nil {
+				t.Fatal(err)
+			}
+			end.Close()
+		}},
+		{"half-close", func(t *testing.T, end *net.TCPConn) {
+			if err := end.CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"a byte", func(t *testing.T, end *net.TCPConn) {
+			if _, err := end.Write([]byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		for _, scheme := range []string{"http", "https"} {
+			t.Run(tt.name+"/"+scheme, func(t *testing.T) {
+				o := options()
+				w := newWorker(t, "127.0.0.1", nil)
+				if scheme == "https" {
+					o.TLS = trusting(ca)
+					w = newWorker(t, "127.0.0.1", ca.server(t, "127.0.0.1"))
+				}
+				p := testPool(t, scheme+"://"+w.addr, o)
+				good, goodEnd := dial(t, p, w)
+				c, end := dial(t, p, w)
+				wantOpen(t, c, end)
+				wantOpen(t, good, goodEnd)
+				now := time.Now()
+				p.Put(c, now)
+				p.Put(good, now)
+				if !c.quiet() {
+					t.Fatal("quiet() = false, want true: nothing has happened yet")
+				}
+				raw, ok := end.(*net.TCPConn)
+				if !ok {
+					raw = end.(*tls.Conn).NetConn().(*net.TCPConn)
+				}
+				tt.do(t, raw)
+				await(t, "the end is seen", func() bool { return !c.quiet() })
+				if got := p.Idle(now); got != good {
+					t.Errorf("Idle() = %p, want %p, the other one", got, good)
+				}
+				if err := c.Interrupter().Close(); !errors.Is(err, net.ErrClosed) {
+					t.Errorf("Close: %v, want %v: it was closed", err, net.ErrClosed)
+				}
+			})
+		}
+	}
+}
+
+// TestIdleUnderSignals checks that a signal, of which the runtime sends itself
+// many, isn't taken for something that the worker did.
+func TestIdleUnderSignals(t *testing.T) {
+	w := newWorker(t, "127.0.0.1", nil)
+	p := testPool(t, "http://"+w.addr, options())
+	c, _ := dial(t, p, w)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = unix.Kill(unix.Getpid(), unix.SIGURG) // can't fail: it is this process
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
+	for i := range 50_000 {
+		if !c.quiet() {
+			t.Fatalf("look %d: quiet() = false, want true: nothing has come", i)
+		}
+	}
+}
+
+// TestUserTimeout checks that a worker that vanishes is given up.
+func TestUserTimeout(t *testing.T) {
+	w := newWorker(t, "127.0.0.1", nil)
+	p := testPool(t, "http://"+w.addr, options())
+	c, _ := dial(t, p, w)
+	var got, alive int
+	var errGot, errAlive error
+	err := c.raw.Control(func(fd uintptr) {
+		got, errGot = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
+		alive, errAlive = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_KEEPALIVE)
+	})
+	if err := errors.Join(err, errGot, errAlive); err != nil {
+		t.Fatal(err)
+	}
+	if got != userTimeoutMillis || alive == 0 {
+		t.Errorf("user timeout %d ms, keep-alive %d; want %d and on", got, alive, userTimeoutMillis)
+	}
+}
+
+// blackHole returns an address on this machine that answers no SYN: a listener
+// that accepts nothing and whose queue is full.
+func blackHole(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	raw, err := ln.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errListen error
+	if err := raw.Control(func(fd uintptr) { errListen = unix.Listen(int(fd), 0) }); err != nil || errListen != nil {
+		t.Fatal(err, errListen)
+	}
+	addr := ln.Addr().String()
+	for range 16 {
+		c, err := net.DialTimeout("tcp", addr, 200*time.Millisecond)
+		if err != nil {
+			return addr
+		}
+		t.Cleanup(func() { c.Close() })
+	}
+	t.Skip("the kernel keeps accepting: there is no black hole to be had")
+	return ""
+}
+
+func TestDialBlackHole(t *testing.T) {
+	addr := blackHole(t)
+	t.Run("timeout", func(t *testing.T) {
+		o := options()
+		o.ConnectTimeout = 50 * time.Millisecond
+		p := testPool(t, "http://"+addr, o)
+		started := time.Now()
+		c, err := p.Dial(t.Context())
+		if err == nil {
+			c.Close()
+			t.Fatal("no error, want a timeout")
+		}
+		if !timedOut(err) || time.Since(started) < o.ConnectTimeout {
+			t.Errorf("error %v after %v, want a timeout after %v", err, time.Since(started), o.ConnectTimeout)
+		}
+	})
+	t.Run("context ended", func(t *testing.T) {
+		o := options()
+		o.ConnectTimeout = 0
+		p := testPool(t, "http://"+addr, o)
+		ctx, cancel := context.WithCancel(t.Context())
+		dialled := make(chan error, 1)
+		go func() {
+			c, err := p.Dial(ctx)
+			if err == nil {
+				c.Close()
+			}
+			dialled <- err
+		}()
+		cancel()
+		select {
+		case err := <-dialled:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("error %v, want %v", err, context.Canceled)
+			}
+		case <-time.After(patience):
+			t.Fatal("Dial still waits")
+		}
+	})
+}
