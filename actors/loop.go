@@ -17,6 +17,8 @@ func (r *Registry) loop(s *state) {
 			s.giveBack(m.ticket, m.cause, m.now)
 		case kindFirstByte:
 			s.firstByte(m.ticket)
+		case kindPin:
+			s.pin(m.ticket, m.pin)
 		case kindControl:
 			m.control.apply(s)
 		}

@@ -9,6 +9,7 @@ const (
 	kindAcquire kind = iota
 	kindReturn
 	kindFirstByte
+	kindPin
 	kindControl
 )
 
@@ -18,7 +19,8 @@ type message struct {
 	kind    kind
 	cause   Cause           // kindReturn
 	now     int64           // kindReturn: monotonic nanoseconds
-	ticket  ticket          // kindReturn, kindFirstByte
+	ticket  ticket          // kindReturn, kindFirstByte, kindPin
+	pin     uint64          // kindPin
 	request *Request        // kindAcquire; lent until its reply is sent or the loop has ended
 	reply   chan<- struct{} // kindAcquire; that of the request
 	control control         // kindControl
@@ -131,6 +133,7 @@ type Request struct {
 	Key     []uint64   // chained block hashes of the prompt
 	Head    uint64     // hash of the prompt's first blocks; ties are broken with it
 	Session []byte     // session key; empty when there is none
+	Pin     uint64     // names what only one worker holds; 0 when nothing
 	Now     int64      // monotonic nanoseconds
 	Exclude []WorkerID // workers that failed this request; taken only when no other may serve it
 

@@ -195,6 +195,12 @@ func (l *Lease) FirstByte() {
 	}
 }
 
+// Pin says that the lease's worker holds what key names, for later requests with
+// this Pin. It counts only while the lease is live.
+func (l *Lease) Pin(key uint64) {
+	l.registry.send(message{kind: kindPin, ticket: l.ticket, pin: key})
+}
+
 // Release gives the place back; now is in monotonic nanoseconds. The first call
 // counts, whichever copy makes it. The registry refuses any other and counts
 // the refusal, for it means that two parties think they own the lease. The zero

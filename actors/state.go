@@ -45,6 +45,7 @@ type state struct {
 	models   map[string]int // members per model other than AnyModel
 	members  int
 	policies [numRoles]policy.Policy
+	pins     pins
 
 	slots     []slot
 	freeSlots []uint32
@@ -137,8 +138,13 @@ func (s *state) acquire(r *Request) {
 		r.grant.err = ErrNoWorker
 		return
 	}
-	s.asked = policy.Request{Key: r.Head, Blocks: len(r.Key), Session: r.Session, Now: r.Now}
-	choice := s.policies[r.Role].Choose(&s.asked, s.candidates)
+	var choice policy.Choice
+	if i := s.pinned(r.Pin); i >= 0 {
+		choice = policy.Choice{Index: i, Reason: policy.Pinned}
+	} else {
+		s.asked = policy.Request{Key: r.Head, Blocks: len(r.Key), Session: r.Session, Now: r.Now}
+		choice = s.policies[r.Role].Choose(&s.asked, s.candidates)
+	}
 	c := &s.candidates[choice.Index]
 	id := WorkerID(c.ID)
 	w := &s.workers[id]

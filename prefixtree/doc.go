@@ -64,7 +64,7 @@
 //
 // Match and Insert take time in proportion to the nodes on the key's path, of
 // which there are at most 1024, plus the hits, plus the new blocks, of which
-// one insert adds at most 32768. Paths have a handful of nodes unless someone
+// one insert adds at most 16384. Paths have a handful of nodes unless someone
 // sends the prefixes of a long prompt one by one, and nothing recurses. Cutting
 // an edge copies its holders, some tens of nanoseconds each.
 //

@@ -4,7 +4,7 @@ package prefixtree
 // most recent of the worker. Where the key ends inside an edge that the worker
 // holds, the whole edge becomes recent.
 //
-// An insert adds at most 32768 blocks, and paths have at most 1024 edges.
+// An insert adds at most 16384 blocks, and paths have at most 1024 edges.
 // Insert works with the cells that are free and evicts afterwards, a bounded
 // number of entries at a time, to have a reserve again. Where one of these is
 // too little, the tree keeps the prefix of key that it has got to; the next

@@ -22,9 +22,9 @@ const (
 	// prompt one by one can come near.
 	maxPath = 1024
 
-	// maxNew bounds the blocks that one insert adds: 2 MiB of prompt at 64
+	// maxNew bounds the blocks that one insert adds: 1 MiB of prompt at 64
 	// bytes a block.
-	maxNew = 1 << 15
+	maxNew = 1 << 14
 
 	// MaxWorkers is one more than the largest worker id a Tree keeps.
 	MaxWorkers = 1 << 13

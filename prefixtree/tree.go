@@ -2,8 +2,8 @@ package prefixtree
 
 import "unsafe"
 
-// maxReserve is the most cells that trim keeps free: 256 KiB, enough for the
-// longest insert.
+// maxReserve is the most cells that trim keeps free: 256 KiB, enough for a
+// few of the longest inserts.
 const maxReserve = 1 << 12
 
 // maxCells is what references to entries can address.

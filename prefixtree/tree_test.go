@@ -262,7 +262,7 @@ func FuzzUnchained(f *testing.F) {
 	})
 }
 
-// A key of 8 MB is known after four inserts.
+// A key of 8 MB is known after eight inserts.
 func TestLongKey(t *testing.T) {
 	const length = 131072
 	key := chain(nil, 1, length)

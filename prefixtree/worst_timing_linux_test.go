@@ -49,7 +49,7 @@ func BenchmarkWorst(b *testing.B) {
 	}
 }
 
-// BenchmarkWorstLongKey is the Insert of a prompt of 2 MiB, the longest there
+// BenchmarkWorstLongKey is the Insert of a prompt of 1 MiB, the longest there
 // is, into a full tree.
 func BenchmarkWorstLongKey(b *testing.B) {
 	const count = 100_000

@@ -52,6 +52,7 @@ type exchange struct {
 	cleanIn bytes.Reader  // reads clean,
 	cleanBr *bufio.Reader // for fasthttp, which parses it
 	kept    bool          // it holds a worker's error, for want of a better one
+	roams   bool          // the last worker hasn't what the request is about
 	moved   bool          // a stream has taken over the lease, the link and the record
 	record  record
 }
@@ -70,7 +71,7 @@ func (x *exchange) begin(ctx *fasthttp.RequestCtx) {
 	x.ctx = ctx
 	x.link = link{client: ctx.Conn(), guard: x.p.guards.Get().(*watch.Guard)}
 	x.id = x.id[:0]
-	x.moved, x.kept, x.framed = false, false, false
+	x.moved, x.kept, x.roams, x.framed = false, false, false, false
 	x.exclude = x.exclude[:0]
 	x.record = record{started: time.Now()}
 }
@@ -231,6 +232,7 @@ func (x *exchange) findKey() {
 	q := &x.query
 	q.Role, q.Model = actors.Regular, s.Body.Model
 	q.Key, q.Head, q.Session = s.Key.Blocks, s.Key.Head, x.session
+	q.Pin = x.responsePin()
 }
 
 // looksJSON reports whether a body may be a JSON object, whatever its

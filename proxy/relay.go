@@ -103,6 +103,7 @@ func (x *exchange) relay(pool *upstream.Pool, lease *actors.Lease) (reuse bool, 
 	if whole, err := x.gather(); err != nil {
 		return false, &failure{causeOf(err, true), err}
 	} else if whole != nil {
+		x.pinAnswer(lease, whole)
 		x.setHead()
 		ctx.Response.SetBody(whole)
 		x.record.bytes += int64(len(whole))
@@ -118,7 +119,7 @@ func (x *exchange) relay(pool *upstream.Pool, lease *actors.Lease) (reuse bool, 
 	*s = stream{
 		p: x.p, link: x.link, pool: pool, lease: *lease, leased: true, record: x.record,
 		final: actors.CauseOf(x.answer.Status), cause: actors.Aborted,
-		first: first, firstErr: ferr, coming: *b, keepAlive: x.answer.KeepAlive, sse: x.sse, fixed: b.left >= 0,
+		first: first, firstErr: ferr, coming: *b, keepAlive: x.answer.KeepAlive, sse: x.sse, fixed: b.left >= 0, pins: x.stores(),
 	}
 	x.moved = true
 	switch {

@@ -49,6 +49,7 @@ func (x *exchange) giveUp(err error) {
 // again; otherwise the request is answered, or err says why it isn't.
 func (x *exchange) try() (again bool, err error) {
 	p := x.p
+	x.roams = false
 	x.query.Now = p.now()
 	x.query.Exclude = x.exclude
 	lease, err := p.router.Acquire(&x.query)
@@ -76,7 +77,7 @@ func (x *exchange) try() (again bool, err error) {
 		}
 		cause = actors.CauseOf(x.answer.Status)
 		x.takeHead(size)
-		if x.worthRetrying(&lease) && x.keep(&reuse) {
+		if x.roams = x.wanders(&lease); (x.roams || x.worthRetrying(&lease)) && x.keep(&reuse) {
 			return x.exclusion(&lease), nil
 		}
 		reuse, err = x.relay(pool, &lease)
@@ -110,7 +111,6 @@ func (x *exchange) mayRetry(lease *actors.Lease, f *failure) bool {
 	default:
 		return false
 	}
-	x.p.metrics.retried(x.record.class)
 	return x.exclusion(lease)
 }
 
@@ -166,14 +166,17 @@ func (x *exchange) keep(reuse *bool) bool {
 	}
 	b.free(&x.link)
 	x.kept, *reuse = true, x.answer.KeepAlive
-	x.p.metrics.retried(x.record.class)
 	return true
 }
 
 // pause waits before the next attempt, and reports false when the client leaves
-// meanwhile. Where nobody has seen the request yet, the next worker is asked at
-// once.
+// meanwhile. Where nobody has seen the request yet, or has what it is about, the
+// next worker is asked at once.
 func (x *exchange) pause(err error) bool {
+	if x.roams {
+		return true
+	}
+	x.p.metrics.retried(x.record.class)
 	var f *failure
 	if errors.As(err, &f) && f.cause == actors.ConnectFailed && x.record.others {
 		return true

@@ -39,6 +39,7 @@ type stream struct {
 	keepAlive bool // of the connection to the worker
 	sse       bool
 	fixed     bool      // the client was told the length
+	pins      bool      // the answer's first piece names a response that its worker stores
 	writeBy   time.Time // deadline set on the client for writing
 }
 
@@ -67,6 +68,10 @@ func (s *stream) WriteTo(w io.Writer) (n int64, err error) {
 			return n, err
 		}
 		if len(piece) > 0 {
+			if s.pins {
+				s.pins = false
+				pinAnswer(&s.lease, piece)
+			}
 			if s.sse && s.leased && s.events.Feed(piece) {
 				s.release(s.final) // the worker is through, whatever else its body holds
 			}

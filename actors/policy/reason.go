@@ -34,6 +34,9 @@ const (
 	// OwnerFull means that the owner by hash was far above the mean load, and
 	// the next in line was taken.
 	OwnerFull
+	// Pinned is the one worker that holds what the request goes on from. No
+	// policy was asked.
+	Pinned
 )
 
 var reasonNames = [...]string{
@@ -50,6 +53,7 @@ var reasonNames = [...]string{
 	Ring:          "ring",
 	Rendezvous:    "rendezvous",
 	OwnerFull:     "owner_full",
+	Pinned:        "pinned",
 }
 
 // String is the reason as a metric label: lower case with underscores, and

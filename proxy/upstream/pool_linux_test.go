@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"runtime"
 	"testing"
 	"time"
 
@@ -79,6 +80,9 @@ func TestIdleUnderSignals(t *testing.T) {
 	w := newWorker(t, "127.0.0.1", nil)
 	p := testPool(t, "http://"+w.addr, options())
 	c, _ := dial(t, p, w)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	pid, thread := unix.Getpid(), unix.Gettid()
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -87,12 +91,12 @@ func TestIdleUnderSignals(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				_ = unix.Kill(unix.Getpid(), unix.SIGURG) // can't fail: it is this process
+				_ = unix.Tgkill(pid, thread, unix.SIGURG) // can't fail: it is this process
 			}
 		}
 	}()
 	defer func() { close(stop); <-stopped }()
-	for i := range 50_000 {
+	for i := range 300_000 {
 		if !c.quiet() {
 			t.Fatalf("look %d: quiet() = false, want true: nothing has come", i)
 		}
