@@ -102,12 +102,12 @@ func TestBreakerCountsMoves(t *testing.T) {
 	}
 }
 
-// trip opens a worker's breaker, all at one time.
-func trip(t *testing.T, r *Registry, o Options, url string, now int64) {
+// trip opens a worker's breaker at time 0.
+func trip(t *testing.T, r *Registry, o Options, url string) {
 	t.Helper()
 	for range o.Breaker.FailureThreshold {
-		l := acquire(t, r, Request{Now: now})
-		l.Release(ConnectFailed, now)
+		l := acquire(t, r, Request{})
+		l.Release(ConnectFailed, 0)
 	}
 	if got := view(t, r, url).Breaker; got != BreakerOpen {
 		t.Fatalf("breaker of %s = %v after %d failures, want open", url, got, o.Breaker.FailureThreshold)
@@ -123,7 +123,7 @@ func TestHalfOpenTrials(t *testing.T) {
 	r := start(t, o)
 	url := base(0)
 	join(t, r, spec(url))
-	trip(t, r, o, url, 0)
+	trip(t, r, o, url)
 	now := int64(o.Breaker.Timeout)
 	refused := func(when string) {
 		t.Helper()
@@ -173,7 +173,7 @@ func TestTrialsOutliveReopening(t *testing.T) {
 	r := start(t, o)
 	url := base(0)
 	join(t, r, spec(url))
-	trip(t, r, o, url, 0)
+	trip(t, r, o, url)
 	now := int64(o.Breaker.Timeout)
 	slow, quick := acquire(t, r, Request{Now: now}), acquire(t, r, Request{Now: now})
 	quick.Release(UpstreamReset, now)
@@ -203,7 +203,7 @@ func TestOpenBreakerKeepsWorkerOut(t *testing.T) {
 	join(t, r, spec(base(0)))
 	held := acquire(t, r, Request{})
 	drainEvents(r)
-	trip(t, r, o, base(0), 0)
+	trip(t, r, o, base(0))
 	join(t, r, spec(base(1)))
 	wantOnly(t, chosen(t, r, Request{}, 8), base(1))
 	wantLoad(t, r, base(0), 1)

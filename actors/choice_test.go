@@ -2,6 +2,7 @@ package actors
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -231,6 +232,46 @@ func TestSessions(t *testing.T) {
 	if fleet(t, "random", 1).FinishSession(session) {
 		t.Error("FinishSession under a policy without sessions = true, want false")
 	}
+}
+
+// A policy that keeps its own view of the fleet is told of every change, with
+// the workers of its role and no other.
+func TestPoliciesKnowTheMembers(t *testing.T) {
+	r := start(t, options("consistent_hash"))
+	join(t, r, spec(base(0)), spec(base(1)))
+	join(t, r, Spec{URL: base(2), Base: base(2), Rank: NoRank, Role: Decode})
+	check := func(when string) {
+		t.Helper()
+		alone, err := policy.New("consistent_hash", policy.DefaultOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var members []policy.Member
+		var candidates []policy.Candidate
+		for _, w := range snap(t, r).Workers {
+			if w.Member && w.Role == Regular {
+				members = append(members, policy.Member{ID: uint32(w.ID), URL: w.URL})
+				candidates = append(candidates, policy.Candidate{ID: uint32(w.ID), URL: w.URL, Hash: policy.Hash(w.URL), Cost: 1})
+			}
+		}
+		alone.(policy.MemberKeeper).SetMembers(members)
+		for i := range 64 {
+			session := fmt.Appendf(nil, "header:x-session-id:%d", i)
+			l := acquire(t, r, Request{Session: session})
+			l.Release(Completed, 0)
+			c := alone.Choose(&policy.Request{Session: session}, candidates)
+			if want := candidates[c.Index].URL; l.URL != want || l.Decision.Reason != c.Reason {
+				t.Errorf("%s, session %d went to %s (%v), want %s (%v)", when, i, l.URL, l.Decision.Reason, want, c.Reason)
+			}
+		}
+	}
+	check("at the start")
+	join(t, r, spec(base(3)))
+	check("after one has joined")
+	remove(t, r, base(0))
+	check("after one has left")
+	join(t, r, spec(base(0)), spec(base(4)))
+	check("after it has come back with another")
 }
 
 func TestNewRegistryFaults(t *testing.T) {

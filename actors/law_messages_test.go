@@ -14,7 +14,7 @@ import (
 // new field of one, is reviewed here: it brings a fact or a question, never a
 // number of leases, and nothing that could write the state by itself.
 var wantMessages = map[string]string{
-	"message": "kind kind; cause Cause; now int64; ticket ticket; request *Request; reply chan<- struct{}; control control",
+	"message": "kind kind; cause Cause; now int64; ticket ticket; pin uint64; request *Request; reply chan<- struct{}; control control",
 
 	"addWorkers":      "specs []Spec; reply chan<- addReply",
 	"removeWorkers":   "url string; reply chan<- removeReply",
@@ -27,7 +27,7 @@ var wantMessages = map[string]string{
 }
 
 // wantKinds are the messages that are not controls, and the control.
-var wantKinds = []string{"kindAcquire", "kindReturn", "kindFirstByte", "kindControl"}
+var wantKinds = []string{"kindAcquire", "kindReturn", "kindFirstByte", "kindPin", "kindControl"}
 
 // No message can set a load: there is none with a field to do it through.
 func TestNoMessageSetsLoad(t *testing.T) {

@@ -70,11 +70,14 @@ func TestZeroLease(t *testing.T) {
 	none.FirstByte()
 	none.Release(Completed, 0)
 
-	forged := Lease{registry: r} // as a zero ticket would look to the loop
-	forged.Release(Completed, 0)
-	wantLoad(t, r, base(0), 1)
-	if got := snap(t, r).Refused; got != 1 {
-		t.Errorf("refused = %d, want 1: the zero ticket names no lease", got)
+	for i, forged := range []ticket{{}, {gen: 1, slot: 99}, {gen: 99}} {
+		l := Lease{registry: r, ticket: forged}
+		l.FirstByte()
+		l.Release(Completed, 0)
+		wantLoad(t, r, base(0), 1)
+		if got, want := snap(t, r).Refused, uint64(i+1); got != want {
+			t.Errorf("refused = %d, want %d: ticket %v names no lease", got, want, forged)
+		}
 	}
 	held.Release(Completed, 0)
 	wantLoad(t, r, base(0), 0)
@@ -91,6 +94,8 @@ func TestUnknownCauseAndRole(t *testing.T) {
 	if v.Load != 0 || v.Outcomes[Aborted] != 1 {
 		t.Errorf("load = %d, aborted = %d, want 0 and 1", v.Load, v.Outcomes[Aborted])
 	}
+	add(t, r, Spec{URL: base(1), Base: base(1), Rank: NoRank, Role: numRoles})
+	r.ReportHealth(base(1), nil)
 	if _, err := r.Acquire(&Request{Role: numRoles}); !errors.Is(err, ErrNoWorker) {
 		t.Errorf("Acquire for a role that isn't one: %v, want %v", err, ErrNoWorker)
 	}

@@ -196,9 +196,11 @@ func (l *Lease) FirstByte() {
 }
 
 // Pin says that the lease's worker holds what key names, for later requests with
-// this Pin. It counts only while the lease is live.
+// this Pin. It counts only while the lease is live. The zero Lease says nothing.
 func (l *Lease) Pin(key uint64) {
-	l.registry.send(message{kind: kindPin, ticket: l.ticket, pin: key})
+	if l.registry != nil {
+		l.registry.send(message{kind: kindPin, ticket: l.ticket, pin: key})
+	}
 }
 
 // Release gives the place back; now is in monotonic nanoseconds. The first call

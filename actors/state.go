@@ -3,7 +3,6 @@ package actors
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"loadstar/actors/policy"
 )
@@ -44,6 +43,7 @@ type state struct {
 	freeIDs  []WorkerID
 	models   map[string]int // members per model other than AnyModel
 	members  int
+	epochs   uint32 // memberships begun
 	policies [numRoles]policy.Policy
 	pins     pins
 
@@ -70,7 +70,7 @@ type worker struct {
 	hash   uint64 // of the URL, for rendezvous
 	member bool
 	used   bool   // the entry names a worker
-	epoch  uint32 // counts its memberships; what an earlier one did teaches the breaker nothing
+	epoch  uint32 // which membership this is, of all there were; what an earlier one did teaches the breaker nothing
 
 	health   health
 	breaker  breaker
@@ -336,12 +336,13 @@ func (s *state) finishSession(session []byte) bool {
 // add makes members of specs, all or none. A worker that was removed and still
 // has leases gets its membership back with those leases counted.
 func (s *state) add(specs []Spec) ([]WorkerID, error) {
+	named := make(map[string]bool, len(specs))
 	for i := range specs {
 		url := specs[i].URL
-		id, ok := s.byURL[url]
-		if ok && s.workers[id].member || slices.ContainsFunc(specs[:i], func(x Spec) bool { return x.URL == url }) {
+		if id, ok := s.byURL[url]; ok && s.workers[id].member || named[url] {
 			return nil, fmt.Errorf("%w: %s", ErrDuplicate, url)
 		}
+		named[url] = true
 	}
 	if s.members+len(specs) > s.opts.MaxWorkers {
 		return nil, fmt.Errorf("%w (%d)", ErrTooMany, s.opts.MaxWorkers)
@@ -378,7 +379,8 @@ func (s *state) enlist(spec Spec) WorkerID {
 	w := &s.workers[id]
 	w.spec, w.hash = spec, policy.Hash(spec.URL)
 	w.member, w.used = true, true
-	w.epoch++
+	s.epochs++ // never that of another worker that had this number
+	w.epoch = s.epochs
 	w.health, w.breaker = health{reason: "not checked yet"}, breaker{}
 	s.byURL[spec.URL] = id
 	s.byBase[spec.Base] = append(s.byBase[spec.Base], id)

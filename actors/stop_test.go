@@ -269,3 +269,58 @@ func TestHaltTwice(t *testing.T) {
 		t.Error("Done is open after Halt, want closed")
 	}
 }
+
+// holdSweep makes r halt and then wait in the sweep of its inbox, at a reply that
+// nobody takes yet. The function it returns takes it.
+func holdSweep(t *testing.T, r *Registry) (letGo func()) {
+	t.Helper()
+	unread := make(chan struct{})
+	hold := holdLoop(t, r)
+	r.trySend(message{kind: kindControl, control: halt{make(chan int, 1)}})
+	r.trySend(message{kind: kindAcquire, request: new(Request), reply: unread})
+	hold()
+	finish(t, "closing done before the sweep", r.done)
+	return func() { <-unread }
+}
+
+// Done closes before the inbox is swept: whoever sent while it was open is
+// swept, and whoever sees it closed need not be.
+func TestSweepComesAfterDone(t *testing.T) {
+	r := fleet(t, "round_robin", 1)
+	letGo := holdSweep(t, r)
+	if _, err := r.Acquire(new(Request)); !errors.Is(err, ErrStopped) {
+		t.Errorf("Acquire during the sweep: %v, want %v", err, ErrStopped)
+	}
+	letGo()
+}
+
+// A Request whose answer was not waited for may be used at another registry. The
+// answer that still comes is none to the later question: a lease would be
+// granted that nobody holds.
+func TestRequestOutlivesRegistry(t *testing.T) {
+	first, second := fleet(t, "round_robin", 1), fleet(t, "round_robin", 1)
+	letGo := holdSweep(t, first)
+	q := new(Request)
+	if _, err := first.Acquire(q); !errors.Is(err, ErrStopped) {
+		t.Errorf("Acquire during the sweep: %v, want %v", err, ErrStopped)
+	}
+	letGo()
+	until(t, "the sweep", func() bool { return len(first.inbox) == 0 })
+	first.Halt() //nolint:errcheck // no lease is live
+
+	hold := holdLoop(t, second)
+	got := make(chan error, 1)
+	go func() {
+		_, err := second.Acquire(q)
+		got <- err
+	}()
+	until(t, "the question", func() bool { return len(second.inbox) == 1 })
+	hold()
+	if err := <-got; err != nil {
+		t.Errorf("Acquire at the second registry: %v, want a lease", err)
+	}
+	wantLoad(t, second, base(0), 1)
+	if n := len(q.reply); n != 0 {
+		t.Errorf("%d answers are left over, want 0", n)
+	}
+}

@@ -77,23 +77,31 @@ func (t *Tree) Acquire(q *Request) (Lease, error) {
 	default:
 		return t.registry.Acquire(q)
 	}
-	// As in Registry.wait, one look at done is enough. When it is closed, the
-	// registry may have the request and grant a lease, or nobody may have it:
-	// the registry knows which, at the latest when it ends too.
+	g := t.wait(q)
+	if errors.Is(g.err, errBusy) {
+		return t.registry.Acquire(q)
+	}
+	return t.registry.lease(g)
+}
+
+// wait waits for the answer to q, which is on its way through the tree.
+//
+// As in Registry.wait, one look at done is enough. When it is closed, the
+// registry may have the request and grant a lease, or nobody may have it: which
+// one is known at the latest when the registry ends too.
+func (t *Tree) wait(q *Request) grant {
 	select {
 	case <-t.done:
 		select {
 		case <-q.reply:
+			return q.grant
 		case <-t.registry.done:
-			return t.registry.lease(t.registry.wait(q))
+			return t.registry.wait(q)
 		}
 	default:
-		<-q.reply
 	}
-	if errors.Is(q.grant.err, errBusy) {
-		return t.registry.Acquire(q)
-	}
-	return t.registry.lease(q.grant)
+	<-q.reply
+	return q.grant
 }
 
 // Insert records that w is seeing the prompt with this key. It copies key, and

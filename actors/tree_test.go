@@ -379,3 +379,23 @@ func TestStopWithBothInboxesFull(t *testing.T) {
 		r.TreeStats()
 	}))
 }
+
+// A tree that ends while the registry has a request of its doesn't cut the
+// caller off: the lease that the registry may grant must find its holder.
+func TestTreeEndsBeforeTheAnswer(t *testing.T) {
+	r := routedFleet(t, 1)
+	letGo := holdLoop(t, r.Registry)
+	q := &Request{Key: key(0, 50, 7)}
+	q.ready()
+	r.tree.send(treeMessage{kind: treeRoute, request: q, reply: q.reply})
+	until(t, "the registry to have the request", func() bool { return len(r.inbox) == 1 })
+	r.tree.Stop()
+	got := make(chan grant, 1)
+	go func() { got <- r.tree.wait(q) }()
+	letGo()
+	g := <-got
+	if g.err != nil || g.url != base(0) {
+		t.Errorf("answer = %s, %v, want a lease at %s", g.url, g.err, base(0))
+	}
+	wantLoad(t, r.Registry, base(0), 1)
+}

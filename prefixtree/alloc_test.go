@@ -9,7 +9,7 @@ import "testing"
 func TestAllocations(t *testing.T) {
 	const workers = 40
 	p := newPrompts(50, 256, 179)
-	tree := filled(p, 5000, workers, 1<<20)
+	tree := filled(p, shapes[1], 5000, workers, 1<<20)
 	key := make([]uint64, p.length)
 	hits := make([]Hit, 0, workers)
 	id := uint64(0)
@@ -20,14 +20,14 @@ func TestAllocations(t *testing.T) {
 	if got := testing.AllocsPerRun(2000, func() { next(); hits = tree.Match(key, hits[:0]) }); got != 0 {
 		t.Errorf("Match allocates %v times, want 0", got)
 	}
-	if got := testing.AllocsPerRun(2000, func() { next(); tree.Insert(key, workerOf(id, workers)) }); got != 0 {
+	if got := testing.AllocsPerRun(2000, func() { next(); tree.Insert(key, spread(p, id, workers)) }); got != 0 {
 		t.Errorf("Insert into a full tree allocates %v times, want 0", got)
 	}
 	if got := testing.AllocsPerRun(100, func() { tree.Forget(3, 1) }); got != 0 {
 		t.Errorf("Forget allocates %v times, want 0", got)
 	}
 	growing := New(64 << 20)
-	if got := testing.AllocsPerRun(20000, func() { next(); growing.Insert(key, workerOf(id, workers)) }); got != 0 {
+	if got := testing.AllocsPerRun(20000, func() { next(); growing.Insert(key, spread(p, id, workers)) }); got != 0 {
 		t.Errorf("Insert into a growing tree allocates %v times on average, want 0", got)
 	}
 }

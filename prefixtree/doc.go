@@ -36,7 +36,7 @@
 // # Who holds what
 //
 // The first holder of a node is kept in the node itself, which is all that most
-// nodes need. Up to 16 more are packed into a chain of cells. Beyond that there
+// nodes need. Up to 32 more are packed into a chain of cells. Beyond that there
 // is a bit set over the workers, from which a match takes 64 at a time, and a
 // radix index to the entries. A match goes from the deepest node up and skips
 // whom it has met, so it writes each worker once, where it knows most.

@@ -3,7 +3,7 @@ package prefixtree
 // packedMax is how many holders besides the first a node keeps in a plain
 // chain before it gets an index. Looking through a chain is cheaper than the
 // index as long as it is short, and takes a quarter of the memory.
-const packedMax = 4 * cellSlots
+const packedMax = 8 * cellSlots
 
 // addCells is the most cells that add takes.
 const addCells = 3

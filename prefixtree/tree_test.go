@@ -412,7 +412,7 @@ func TestBytes(t *testing.T) {
 		tree := New(limit)
 		for id := range uint64(limit / 200) {
 			p.write(key, id)
-			tree.Insert(key, workerOf(id, 100))
+			tree.Insert(key, spread(p, id, 100))
 			if got := tree.Bytes(); got > limit {
 				t.Fatalf("limit %d: %d bytes after %d inserts", limit, got, id+1)
 			}

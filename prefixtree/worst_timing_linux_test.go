@@ -12,10 +12,9 @@ import (
 
 // The worst single operations, by the thread's processor time: page faults
 // and the collector's assists count, being scheduled away doesn't. A machine
-// that is shared adds hiccups of its own, so the same sequence runs several
-// times and each operation counts with its shortest time. What is left of the
-// machine shows in BenchmarkWorstOfNothing.
-const rounds = 5
+// that is shared adds hiccups of its own. Run these with -benchtime 5x: every
+// run repeats the same sequence and each operation counts with its shortest
+// time. What is left of the machine shows in BenchmarkWorstOfNothing.
 
 // steps is one run of a sequence: op is timed, prepare before it isn't.
 type steps struct {
@@ -39,7 +38,7 @@ func BenchmarkWorst(b *testing.B) {
 						func() { p.write(key, id) },
 						func() {
 							hits = tree.Match(key, hits[:0])
-							tree.Insert(key, workerOf(id, workers))
+							tree.Insert(key, s.route(p, id, workers))
 							id++
 						},
 					}
@@ -55,7 +54,7 @@ func BenchmarkWorstLongKey(b *testing.B) {
 	const count = 100_000
 	reportWorst(b, 100, func() steps {
 		p := newPrompts(count/20, 256, 179)
-		tree := filled(p, count, 64, count*400)
+		tree := filled(p, shapes[0], count, 64, count*400)
 		long := newPrompts(1, maxNew, 0)
 		key := make([]uint64, long.length)
 		id := uint64(0)
@@ -78,7 +77,7 @@ func BenchmarkWorstForget(b *testing.B) {
 		b.Run(fmt.Sprintf("prompts=%d", count), func(b *testing.B) {
 			reportWorst(b, count/64, func() steps {
 				p := newPrompts(count/20, 256, 179)
-				tree := filled(p, count, 4, count*460)
+				tree := filled(p, shapes[0], count, 4, count*460)
 				w := uint32(0)
 				return steps{func() {}, func() {
 					if tree.Forget(w, 64) {
@@ -105,21 +104,19 @@ func BenchmarkWorstOfNothing(b *testing.B) {
 	}
 }
 
-// reportWorst runs a sequence of n steps several times from its beginning.
+// reportWorst runs a sequence of n steps b.N times from its beginning.
 func reportWorst(b *testing.B, n int, begin func() steps) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	took := make([]time.Duration, n)
-	for range b.N {
-		for round := range rounds {
-			s := begin()
-			for i := range took {
-				s.prepare()
-				start := threadTime()
-				s.op()
-				if d := threadTime() - start; round == 0 || d < took[i] {
-					took[i] = d
-				}
+	for round := range b.N {
+		s := begin()
+		for i := range took {
+			s.prepare()
+			start := threadTime()
+			s.op()
+			if d := threadTime() - start; round == 0 || d < took[i] {
+				took[i] = d
 			}
 		}
 	}

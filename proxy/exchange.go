@@ -120,16 +120,18 @@ func (p *Proxy) panicked(path string, r any) {
 
 // dispatch answers what is this router's to answer, and forwards the rest.
 func (x *exchange) dispatch() {
-	if e := x.parseTarget(); e != nil {
-		x.refuse(e)
-		return
+	e := x.parseTarget()
+	if e == nil {
+		e = x.readHeaders()
 	}
-	e := x.readHeaders()
 	if x.p.opts.AccessLog {
 		x.record.log = x.accessEntry()
 	}
 	if e != nil {
+		// A head that can be read in two ways may frame its body in two ways,
+		// so nothing behind it is taken for a request.
 		x.refuse(e)
+		x.ctx.SetConnectionClose()
 		return
 	}
 	if r := x.p.routeOf(x.path); r != nil {

@@ -81,7 +81,7 @@ func startRouter(t testing.TB, o Options, workers ...*proxytest.Worker) *router 
 		t.Fatal(err)
 	}
 	r.Proxy = p
-	ln, err := Listen("127.0.0.1:0")
+	ln, err := Listen("127.0.0.1:0", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,12 @@ func (x *exchange) readHeaders() *problem {
 				f.forwarded = l.Value
 			}
 		case 17:
-			x.framed = x.framed || httphead.Is(n, "transfer-encoding")
+			if httphead.Is(n, "transfer-encoding") {
+				if !httphead.Is(l.Value, "chunked") {
+					return badRequest("The request's Transfer-Encoding is not chunked.")
+				}
+				x.framed = true
+			}
 		}
 		x.noteSession(&f, &l)
 		x.noteID(&f, &l)

@@ -13,9 +13,10 @@ import (
 )
 
 // staleWithin is how soon a reused connection must have died for the request to
-// count as never received: the worker had closed it while it lay idle. One that
-// dies later had the request, and may have worked on it.
-const staleWithin = time.Second
+// count as never received: the worker closed it while it lay idle, and the news
+// was still on its way. One that dies later had the request, and may have worked
+// on it.
+const staleWithin = 250 * time.Millisecond
 
 // converse sends the request to a worker and reads the head of the answer,
 // which is left in front of the connection's buffer; size tells its length. The
@@ -145,15 +146,17 @@ func (l *link) write(head, body []byte, patience time.Duration) error {
 	}
 	rest := net.Buffers{head, body}
 	if !l.guard.Armed() {
-		if err := l.conn.SetWriteDeadline(time.Now().Add(armAfter)); err != nil {
-			return l.why(err)
-		}
-		_, err := l.conn.WriteBuffers(&rest)
-		switch {
-		case err == nil:
-			return l.conn.SetWriteDeadline(time.Time{})
-		case !isTimeout(err):
-			return l.why(err)
+		if l.conn.Resumes() {
+			if err := l.conn.SetWriteDeadline(time.Now().Add(armAfter)); err != nil {
+				return l.why(err)
+			}
+			_, err := l.conn.WriteBuffers(&rest)
+			switch {
+			case err == nil:
+				return l.conn.SetWriteDeadline(time.Time{})
+			case !isTimeout(err):
+				return l.why(err)
+			}
 		}
 		l.guard.Arm(l.client, l.conn.Interrupter())
 	}

@@ -103,6 +103,7 @@ func TestMalformedRequests(t *testing.T) {
 		{"two lengths", head + "Content-Length: 1\r\nContent-Length: 1\r\n\r\nx", 400},
 		{"unknown coding", head + "Transfer-Encoding: gzip\r\n\r\n", 400},
 		{"two codings", head + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+		{"coding identity", head + "Transfer-Encoding: identity\r\n\r\n", 400},
 		{"bad chunk size", head + "Transfer-Encoding: chunked\r\n\r\nzz\r\n\r\n", 400},
 		{"blank before the colon", head + "X-A : b\r\n\r\n", 400},
 		{"folded header", head + "X-A: b\r\n c\r\n\r\n", 400},
@@ -114,12 +115,18 @@ func TestMalformedRequests(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := proxytest.Dial(t, r.addr)
-			if err := c.Send(tc.raw); err != nil {
+			// Nothing that stands behind such a request is taken for another one.
+			if err := c.Send(tc.raw + "GET /v1/smuggled HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 				t.Fatal(err)
 			}
 			got, err := c.ReadResponse(patience)
 			if got == nil {
 				t.Fatalf("no answer: %v", err)
+			}
+			select {
+			case <-c.PeerClosed():
+			case <-time.After(patience):
+				t.Error("the connection stays open")
 			}
 			if got.Status != tc.want || !strings.Contains(string(got.Body), `"error"`) {
 				t.Errorf("answer %d %q, want %d and JSON", got.Status, got.Body, tc.want)

@@ -83,10 +83,11 @@ func (q quietLogger) Printf(_ string, args ...any) {
 	}
 }
 
-// Listen opens a listening socket for clients.
-func Listen(addr string) (net.Listener, error) {
+// Listen opens a listening socket for clients, which are given up when they take
+// nothing for patience; zero waits for ever.
+func Listen(addr string, patience time.Duration) (net.Listener, error) {
 	lc := net.ListenConfig{
-		Control:         listenOptions,
+		Control:         listenOptions(patience),
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3},
 	}
 	lc.SetMultipathTCP(false) // its sockets don't tell of departures in the same way

@@ -2,6 +2,11 @@
 
 package proxy
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
-func listenOptions(_, _ string, _ syscall.RawConn) error { return nil }
+func listenOptions(time.Duration) func(network, address string, raw syscall.RawConn) error {
+	return nil
+}

@@ -7,8 +7,12 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"math/big"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,7 +51,7 @@ func TestTLSClients(t *testing.T) {
 	w := proxytest.NewWorker(t, either)
 	certs, trust := certificate(t)
 	r := startRouter(t, testOptions("cache_aware"), w)
-	ln, err := Listen("127.0.0.1:0")
+	ln, err := Listen("127.0.0.1:0", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +89,7 @@ func TestTLSClients(t *testing.T) {
 func TestPlainHTTPToTLSListener(t *testing.T) {
 	certs, _ := certificate(t)
 	r := startRouter(t, testOptions("round_robin"))
-	ln, err := Listen("127.0.0.1:0")
+	ln, err := Listen("127.0.0.1:0", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +174,7 @@ func TestShutdownGraceEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln, err := Listen("127.0.0.1:0")
+	ln, err := Listen("127.0.0.1:0", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,4 +193,49 @@ func TestShutdownGraceEnds(t *testing.T) {
 		t.Error("Shutdown() = nil with a stream cut off, want an error")
 	}
 	<-served
+}
+
+// TestBigUploadToTLSWorker: a worker that takes its time to read a big body over
+// TLS gets it whole, and a client that leaves meanwhile is noticed.
+func TestBigUploadToTLSWorker(t *testing.T) {
+	sizes := make(chan int64, 2)
+	hold := make(chan struct{})
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/v1/slow":
+			time.Sleep(100 * time.Millisecond)
+			n, _ := io.Copy(io.Discard, r.Body)
+			sizes <- n
+		case "/v1/held":
+			select {
+			case <-hold:
+			case <-r.Context().Done():
+			}
+		}
+	}))
+	defer srv.Close()
+	defer close(hold)
+	o := testOptions("round_robin")
+	o.WorkerTLS = srv.Client().Transport.(*http.Transport).TLSClientConfig
+	r := startRouter(t, o)
+	if _, err := r.AddWorker(WorkerSpec{URL: srv.URL}); err != nil {
+		t.Fatal(err)
+	}
+	r.waitHealthy(1)
+	const size = 16 << 20
+	got := r.call("POST", "/v1/slow", strings.Repeat("x", size))
+	if got.Status != 200 {
+		t.Fatalf("status %d %s, want 200", got.Status, got.Body)
+	}
+	if n := <-sizes; n != size {
+		t.Errorf("the worker got %d bytes, want %d", n, size)
+	}
+	c := proxytest.Dial(t, r.addr)
+	if err := c.Post("/v1/held", strings.Repeat("x", size), jsonType); err != nil {
+		t.Fatal(err)
+	}
+	r.wait("the request to run", func(v *actors.Snapshot) bool { return v.Live == 1 })
+	c.CloseFIN()
+	r.wait("the request to end", func(v *actors.Snapshot) bool { return v.Live == 0 })
+	r.waitOutcome(actors.ClientGone, 1)
 }

@@ -44,7 +44,7 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 		cancel()
 		_ = p.Close(over) // nothing was served
 	}
-	ln, err := proxy.Listen(c.Listen.Addr())
+	ln, err := proxy.Listen(c.Listen.Addr(), c.Timeouts.ClientWrite)
 	if err != nil {
 		closeNow()
 		return fmt.Errorf("cannot listen for clients: %w; choose another --host or --port", err)

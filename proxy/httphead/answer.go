@@ -34,7 +34,8 @@ type Answer struct {
 	HasAccelBuffering bool
 	HasRetryAfter     bool
 
-	named Named
+	named     Named
+	encodings int // Content-Encoding headers
 }
 
 // HeadEnd returns where the head at the front of p ends, behind its empty line,
@@ -123,6 +124,7 @@ func (a *Answer) parseHeaders(http10 bool) error {
 		case 16:
 			if Is(l.Name, "content-encoding") {
 				a.Encoding = l.Value
+				a.encodings++
 			}
 		case 17:
 			switch {
@@ -171,7 +173,7 @@ func (a *Answer) EventStream() bool {
 	if len(t) > len(sse) && t[len(sse)] != ';' && t[len(sse)] != ' ' && t[len(sse)] != '\t' {
 		return false
 	}
-	return len(a.Encoding) == 0 || Is(a.Encoding, "identity")
+	return a.encodings <= 1 && (len(a.Encoding) == 0 || Is(a.Encoding, "identity"))
 }
 
 // AppendHead appends a head for the client to dst: the status, and every header
@@ -188,9 +190,31 @@ func (a *Answer) AppendHead(dst []byte, drop string) []byte {
 		if IsHop(l.Name) || Is(l.Name, "content-length") || Is(l.Name, drop) || a.named.Has(l.Name) {
 			continue
 		}
+		if a.encodings > 1 && Is(l.Name, "content-encoding") {
+			continue
+		}
 		dst = AppendLine(dst, l.Name, l.Value)
 	}
+	if a.encodings > 1 {
+		dst = a.appendEncodings(dst)
+	}
 	return dst
+}
+
+// appendEncodings appends all Content-Encoding headers as one, which means the
+// same: of several the client would see the last alone.
+func (a *Answer) appendEncodings(dst []byte) []byte {
+	dst = append(dst, "Content-Encoding: "...)
+	n := 0
+	for l := LinesOf(a.Headers); l.Next(); {
+		if Is(l.Name, "content-encoding") {
+			if n++; n > 1 {
+				dst = append(dst, ", "...)
+			}
+			dst = append(dst, l.Value...)
+		}
+	}
+	return append(dst, "\r\n"...)
 }
 
 // AppendLine appends one header line.

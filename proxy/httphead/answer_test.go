@@ -281,6 +281,7 @@ func TestEventStream(t *testing.T) {
 		{"gzip", "Content-Type: text/event-stream\nContent-Encoding: gzip", false},
 		{"identity", "Content-Type: text/event-stream\nContent-Encoding: Identity", true},
 		{"empty encoding", "Content-Type: text/event-stream\nContent-Encoding:", true},
+		{"two encodings", "Content-Encoding: gzip\nContent-Type: text/event-stream\nContent-Encoding: identity", false},
 		{"encoding first", "Content-Encoding: br\nContent-Type: text/event-stream", false},
 		{"the last type counts", "Content-Type: text/event-stream\nContent-Type: text/plain", false},
 	} {
@@ -335,5 +336,15 @@ func TestAppendLine(t *testing.T) {
 	got := string(AppendLine(AppendLine([]byte("x"), "A", []byte("b")), []byte("C"), ""))
 	if want := "xA: b\r\nC: \r\n"; got != want {
 		t.Errorf("lines %q, want %q", got, want)
+	}
+}
+
+// TestRepeatedEncodings: a client that is given several Content-Encoding headers
+// may see one of them alone, so they are made one.
+func TestRepeatedEncodings(t *testing.T) {
+	a := parse(t, "HTTP/1.1 200 OK\nContent-Encoding: gzip\nX-A: 1\ncontent-encoding: br\nX-A: 2\n\n")
+	want := "HTTP/1.1 200 OK\r\nX-A: 1\r\nX-A: 2\r\nContent-Encoding: gzip, br\r\n"
+	if got := string(a.AppendHead(nil, "")); got != want {
+		t.Errorf("AppendHead() = %q, want %q", got, want)
 	}
 }

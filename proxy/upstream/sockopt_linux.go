@@ -9,7 +9,7 @@ import (
 // userTimeoutMillis is how long sent bytes may stay unacknowledged before the
 // kernel gives a connection up: a peer that vanishes without a FIN must not
 // hold a lease for the quarter of an hour that is the kernel's own patience.
-const userTimeoutMillis = 30_000
+const userTimeoutMillis = 60_000
 
 // setUserTimeout prepares a socket before it connects.
 func setUserTimeout(_, _ string, raw syscall.RawConn) error {

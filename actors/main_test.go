@@ -1,0 +1,10 @@
+package actors
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// Every actor that a test starts has ended when the tests have.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
