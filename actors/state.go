@@ -142,7 +142,7 @@ func (s *state) acquire(r *Request) {
 	if i := s.pinned(r.Pin); i >= 0 {
 		choice = policy.Choice{Index: i, Reason: policy.Pinned}
 	} else {
-		s.asked = policy.Request{Key: r.Head, Blocks: len(r.Key), Session: r.Session, Now: r.Now}
+		s.asked = policy.Request{Key: r.Head, Blocks: len(r.Key), Session: r.Session, Retry: len(r.Exclude) > 0, Now: r.Now}
 		choice = s.policies[r.Role].Choose(&s.asked, s.candidates)
 	}
 	c := &s.candidates[choice.Index]

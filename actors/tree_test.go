@@ -122,6 +122,23 @@ func TestTreeForgetsTheRemoved(t *testing.T) {
 			t.Errorf("match of the next bearer = %d, want 0", got)
 		}
 	})
+	t.Run("at once, however much there is", func(t *testing.T) {
+		r := routedFleet(t, 1)
+		id := view(t, r.Registry, base(0)).ID
+		fillTree(t, r, id)
+		k := key(0, 30, 7)
+		r.tree.Insert(k, id)
+		letGo := holdTree(t, r.tree)
+		r.Forget(id)
+		done := inBackground(func() {
+			if got := matchAt(t, r, k, id); got != 0 {
+				t.Errorf("match = %d, want 0", got)
+			}
+		})
+		until(t, "the question", func() bool { return len(r.tree.inbox) == 2 })
+		letGo()
+		finish(t, "a question of a worker that is being forgotten", done)
+	})
 	t.Run("others keep theirs", func(t *testing.T) {
 		r := routedFleet(t, 2)
 		a, b := view(t, r.Registry, base(0)).ID, view(t, r.Registry, base(1)).ID
@@ -136,21 +153,29 @@ func TestTreeForgetsTheRemoved(t *testing.T) {
 	})
 }
 
-// Forgetting goes on however busy the tree is: a worker that has got the number
-// of one that is gone must not live on its credit while the load lasts.
-func TestForgettingUnderLoad(t *testing.T) {
-	r := routedFleet(t, 1)
-	id := view(t, r.Registry, base(0)).ID
+// fillTree teaches the tree some 200 prompts of one worker and returns how many
+// entries they take.
+func fillTree(t *testing.T, r *Router, id WorkerID) int {
+	t.Helper()
 	const prompts = 200
 	for i := range uint64(prompts) {
 		for !r.tree.Insert(key(4, 20, 1000+i), id) {
 			statsOf(t, r)
 		}
 	}
-	before := statsOf(t, r).Entries
-	if before < prompts {
-		t.Fatalf("%d entries before, want %d or more", before, prompts)
+	n := statsOf(t, r).Entries
+	if n < prompts {
+		t.Fatalf("%d entries, want %d or more", n, prompts)
 	}
+	return n
+}
+
+// Forgetting goes on however busy the tree is: a worker that has got the number
+// of one that is gone must not live on its credit while the load lasts.
+func TestForgettingUnderLoad(t *testing.T) {
+	r := routedFleet(t, 1)
+	id := view(t, r.Registry, base(0)).ID
+	before := fillTree(t, r, id)
 	// Messages wait from the first that follows to the last that asks.
 	letGo := holdTree(t, r.tree)
 	go r.Forget(id)

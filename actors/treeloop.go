@@ -39,9 +39,7 @@ func (t *Tree) loop(tree *prefixtree.Tree) {
 				m.reply <- struct{}{}
 			}
 		case treeInsert:
-			if !leaving[uint32(m.worker)] { // it would be forgotten with the rest
-				tree.Insert(*m.key, uint32(m.worker))
-			}
+			tree.Insert(*m.key, uint32(m.worker))
 			t.keys.Put(m.key)
 		case treeForget:
 			leaving[uint32(m.worker)] = true
@@ -56,7 +54,7 @@ func (t *Tree) loop(tree *prefixtree.Tree) {
 }
 
 // leaving is the workers that are being forgotten. They are as good as forgotten:
-// nothing is told of them and nothing is learnt.
+// nothing is told of them, and what is learnt meanwhile goes with the rest.
 type leaving map[uint32]bool
 
 // forget drops up to steps entries of one of them.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -56,14 +57,17 @@ func newControlClient(o Options) *controlClient {
 func (c *controlClient) close() { c.http.CloseIdleConnections() }
 
 // check returns a check that asks for path below a worker's base URL; any 2xx
-// is well.
-func (c *controlClient) check(path string) actors.Check {
+// is well. lost is told of a base URL at which nothing listens.
+func (c *controlClient) check(path string, lost func(base string)) actors.Check {
 	auth := ""
 	if c.key != "" {
 		auth = "Bearer " + c.key
 	}
 	return func(ctx context.Context, base string) error {
 		_, err := c.call(ctx, http.MethodGet, base+path, auth, 0)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			lost(base)
+		}
 		return err
 	}
 }

@@ -18,6 +18,10 @@ type problem struct {
 	retryAfter int // seconds; 0 says nothing
 }
 
+// statusClientGone is nginx's status for a client that has left. Nobody reads
+// it; the access log does.
+const statusClientGone = 499
+
 // Types of problems, as OpenAI names them.
 const (
 	kindInvalid     = "invalid_request_error"
@@ -77,8 +81,7 @@ func (f *failure) Unwrap() error { return f.err }
 func (f *failure) problem() *problem {
 	switch f.cause {
 	case actors.ClientGone:
-		// Nobody reads it; the access log does.
-		return &problem{499, kindInvalid, "client_closed_request", "The client closed the request.", 0}
+		return &problem{statusClientGone, kindInvalid, "client_closed_request", "The client closed the request.", 0}
 	case actors.ConnectFailed:
 		return &problem{fasthttp.StatusBadGateway, kindServer, "upstream_connect_failed", "The worker could not be reached.", 0}
 	case actors.UpstreamTimeout:

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -48,12 +47,12 @@ type exchange struct {
 	sse    bool       // it is a stream of events
 
 	// The answer for the client.
-	clean   []byte        // its head
-	cleanIn bytes.Reader  // reads clean,
-	cleanBr *bufio.Reader // for fasthttp, which parses it
-	kept    bool          // it holds a worker's error, for want of a better one
-	roams   bool          // the last worker hasn't what the request is about
-	moved   bool          // a stream has taken over the lease, the link and the record
+	lines   []byte // its header lines, but for the carrier
+	reason  []byte // its reason phrase, where it is the worker's
+	carried []byte // scratch of setHead
+	kept    bool   // it holds a worker's error, for want of a better one
+	roams   bool   // the last worker hasn't what the request is about
+	moved   bool   // a stream has taken over the lease, the link and the record
 	record  record
 }
 
@@ -220,6 +219,10 @@ func (x *exchange) forward() {
 // findKey fills in what the policies may know of the request.
 func (x *exchange) findKey() {
 	s := &x.scan
+	s.Limit = 0
+	if !x.p.router.NeedsKey(actors.Regular) {
+		s.Limit = routekey.HeadBytes
+	}
 	if !looksJSON(x.body) || !s.Scan(x.body) {
 		s.Reset()
 		if len(x.body) > 0 {
@@ -253,19 +256,15 @@ func looksJSON(b []byte) bool {
 // refuse answers with a problem.
 func (x *exchange) refuse(e *problem) {
 	x.record.refused = e.code
-	c := append(x.clean[:0], "HTTP/1.1 "...)
-	c = appendStatus(c, e.status)
-	c = append(c, "\r\n"...)
+	h := x.lines[:0]
 	if e.retryAfter > 0 {
-		c = httphead.AppendLine(c, "Retry-After", itoa(e.retryAfter))
+		h = httphead.AppendLine(h, "Retry-After", itoa(e.retryAfter))
 	}
 	if x.p.opts.Compat {
-		c = httphead.AppendLine(c, "Content-Type", plainText)
-		x.answerOwn(c, []byte(e.message))
+		x.answerOwn(e.status, h, plainText, []byte(e.message))
 		return
 	}
-	c = httphead.AppendLine(c, "Content-Type", "application/json")
-	x.answerOwn(c, e.body())
+	x.answerOwn(e.status, h, "application/json", e.body())
 }
 
 func (x *exchange) refuseMethod(allowed string) {
@@ -273,18 +272,19 @@ func (x *exchange) refuseMethod(allowed string) {
 	x.ctx.Response.Header.Set("Allow", allowed)
 }
 
-// answerOwn answers with a head, whose last lines are added here, and a body of
-// this router's own.
-func (x *exchange) answerOwn(head, body []byte) {
-	if len(x.id) > 0 {
-		head = httphead.AppendLine(head, "x-request-id", x.id)
+// answerOwn answers with a body of this router's own; lines are what is
+// particular to its head.
+func (x *exchange) answerOwn(status int, lines []byte, contentType string, body []byte) {
+	if contentType != "" {
+		lines = httphead.AppendLine(lines, "Content-Type", contentType)
 	}
-	head = append(head, "Date: "...)
-	head = fasthttp.AppendHTTPDate(head, time.Now())
-	head = append(head, "\r\n"...)
-	head = x.appendCORS(head)
-	head = httphead.AppendLine(head, "Content-Length", itoa(len(body)))
-	x.clean = append(head, "\r\n"...)
-	x.setHead()
+	lines = append(lines, "Date: "...)
+	lines = fasthttp.AppendHTTPDate(lines, time.Now())
+	x.lines = append(lines, "\r\n"...)
+	var reason []byte
+	if status == statusClientGone {
+		reason = []byte("Client Closed Request") // which the standard has no words for
+	}
+	x.setHead(status, reason)
 	x.ctx.Response.SetBody(body)
 }

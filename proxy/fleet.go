@@ -97,6 +97,20 @@ func (x *exchange) awaitHealthy(base string, d time.Duration) bool {
 	}
 }
 
+// lost notes that nothing listens at a base URL: whatever comes up there has an
+// empty cache.
+func (p *Proxy) lost(base string) {
+	v, err := p.router.Snapshot(p.now())
+	if err != nil {
+		return
+	}
+	for i := range v.Workers {
+		if v.Workers[i].Base == base {
+			p.router.Forget(v.Workers[i].ID)
+		}
+	}
+}
+
 // retireAll closes the unused connections to all workers.
 func (p *Proxy) retireAll() {
 	v, err := p.router.Snapshot(p.now())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"syscall"
 	"time"
 
 	"loadstar/actors"
@@ -39,8 +40,11 @@ func (x *exchange) converse(pool *upstream.Pool, lease *actors.Lease) (size int,
 	}
 	if err := x.dial(pool); err != nil {
 		c := actors.ConnectFailed
-		if errors.Is(err, errClientGone) {
+		switch {
+		case errors.Is(err, errClientGone):
 			c = actors.ClientGone
+		case errors.Is(err, syscall.ECONNREFUSED):
+			x.p.router.Forget(lease.Worker) // see lost
 		}
 		return 0, &failure{c, err}
 	}

@@ -98,12 +98,11 @@ func (x *exchange) serveOwn(r *route) {
 
 // preflight answers a browser that asks whether its page may call a path.
 func (x *exchange) preflight(allowed string) {
-	c := append(x.clean[:0], "HTTP/1.1 200 OK\r\n"...)
-	c = httphead.AppendLine(c, "Allow", allowed)
-	c = httphead.AppendLine(c, "access-control-allow-methods", corsMethods)
-	c = httphead.AppendLine(c, "access-control-allow-headers", corsHeaders)
-	c = httphead.AppendLine(c, "access-control-max-age", "3600")
-	x.answerOwn(c, nil)
+	h := httphead.AppendLine(x.lines[:0], "Allow", allowed)
+	h = httphead.AppendLine(h, "access-control-allow-methods", corsMethods)
+	h = httphead.AppendLine(h, "access-control-allow-headers", corsHeaders)
+	h = httphead.AppendLine(h, "access-control-max-age", "3600")
+	x.answerOwn(fasthttp.StatusOK, h, "", nil)
 }
 
 const plainText = "text/plain; charset=utf-8"
@@ -128,9 +127,5 @@ func mustJSON(v any) []byte {
 }
 
 func (x *exchange) answerBody(status int, contentType string, body []byte) {
-	c := append(x.clean[:0], "HTTP/1.1 "...)
-	c = appendStatus(c, status)
-	c = append(c, "\r\n"...)
-	c = httphead.AppendLine(c, "Content-Type", contentType)
-	x.answerOwn(c, body)
+	x.answerOwn(status, x.lines[:0], contentType, body)
 }

@@ -119,7 +119,7 @@ func New(o Options) (*Proxy, error) {
 		p.log.Warn("clients that leave are noticed late: their connections can't be watched", "error", err)
 	}
 	p.control = newControlClient(o)
-	p.prober = actors.NewProber(router.Registry, p.control.check(o.Health.Path), o.Health.HealthOptions)
+	p.prober = actors.NewProber(router.Registry, p.control.check(o.Health.Path, p.lost), o.Health.HealthOptions)
 	p.routes = p.ownRoutes()
 	p.server, p.metricsServer = p.newServer(), p.newMetricsServer()
 	p.exchanges.New = func() any { return &exchange{p: p} }

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bufio"
 	"errors"
 	"io"
 	"strconv"
@@ -15,79 +14,76 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-func appendStatus(dst []byte, status int) []byte {
-	dst = strconv.AppendInt(dst, int64(status), 10)
-	dst = append(dst, ' ')
-	if status == 499 { // nginx's, which the standard has no words for
-		return append(dst, "Client Closed Request"...)
-	}
-	return append(dst, fasthttp.StatusMessage(status)...)
-}
+// carrier is the header that brings all others past fasthttp; see setHead.
+const carrier = "x-request-id"
 
 // takeHead turns the head of the worker's answer, the first size bytes of what
-// is buffered, into one for the client, in x.clean, and lets go of the bytes.
+// is buffered, into header lines for the client, in x.lines, and lets go of the
+// bytes.
 func (x *exchange) takeHead(size int) {
 	a := &x.answer
-	c := a.AppendHead(x.clean[:0], "x-request-id")
-	c = httphead.AppendLine(c, "x-request-id", x.id)
+	h := a.AppendLines(x.lines[:0], carrier)
 	x.sse = a.EventStream()
 	if x.sse {
 		// A proxy in front of this one would gather events otherwise.
 		if !a.HasAccelBuffering {
-			c = append(c, "X-Accel-Buffering: no\r\n"...)
+			h = append(h, "X-Accel-Buffering: no\r\n"...)
 		}
 		if !a.HasCacheControl {
-			c = append(c, "Cache-Control: no-cache\r\n"...)
+			h = append(h, "Cache-Control: no-cache\r\n"...)
 		}
 	}
-	c = x.appendCORS(c)
+	x.reason = append(x.reason[:0], a.Reason...)
 	x.coming = bodyReader{left: a.Length}
 	if !a.HasBody(x.ctx.IsHead()) {
 		x.coming = bodyReader{ended: true}
+		// The length of a body that isn't sent; fasthttp writes that of one that is.
+		if a.HasLength && (x.ctx.IsHead() || a.Status == fasthttp.StatusNotModified) && a.Status != fasthttp.StatusNoContent {
+			h = append(h, "Content-Length: "...)
+			h = strconv.AppendInt(h, a.Length, 10)
+			h = append(h, "\r\n"...)
+		}
 	}
-	switch {
-	case a.HasLength:
-		c = append(c, "Content-Length: "...)
-		c = strconv.AppendInt(c, a.Length, 10)
-		c = append(c, "\r\n"...)
-	case x.coming.ended:
-	case x.ctx.Request.Header.IsHTTP11():
-		c = append(c, "Transfer-Encoding: chunked\r\n"...)
-	default:
-		c = append(c, "Connection: close\r\n"...)
-	}
-	x.clean = append(c, "\r\n"...)
+	x.lines = h
 	x.record.status = a.Status
 	x.link.conn.Reader().Discard(size)
 }
 
-// cleanSize is the size of the reader that fasthttp parses heads from.
-const cleanSize = 4096
-
-// setHead makes x.clean the head of the answer. fasthttp offers no way to set
-// headers that keeps their order, their case and the worker's Date, so it is
-// given bytes to parse.
-func (x *exchange) setHead() {
-	x.cleanIn.Reset(x.clean)
-	br := x.cleanBr
-	switch {
-	case len(x.clean) > cleanSize:
-		br = bufio.NewReaderSize(&x.cleanIn, len(x.clean))
-	case br == nil:
-		br = bufio.NewReaderSize(&x.cleanIn, cleanSize)
-		x.cleanBr = br
-	default:
-		br.Reset(&x.cleanIn)
+// setHead makes a status and x.lines the head of the answer.
+//
+// Where fasthttp has fields for headers it keeps neither their repetitions nor
+// the case of their names, and it has its own idea of Date. So it is told of the
+// status and of one header, whose value is then written over with the lines of
+// all others.
+func (x *exchange) setHead(status int, reason []byte) {
+	if len(x.id) == 0 {
+		x.id = appendRequestID(x.id, x.path)
 	}
+	x.lines = x.appendCORS(x.lines)
+	v := append(x.carried[:0], x.id...)
+	if n := len(x.lines); n > 0 {
+		v = append(v, "\r\n"...)
+		v = append(v, x.lines[:n-len("\r\n")]...)
+	}
+	x.carried = v
 	h := &x.ctx.Response.Header
-	if err := h.Read(br); err != nil {
-		panic("a head that was read can't be read again: " + err.Error())
+	h.Del(carrier) // of an answer that was kept
+	h.SetStatusCode(status)
+	if string(reason) == fasthttp.StatusMessage(status) {
+		reason = nil // fasthttp has the whole line ready
 	}
-	h.ResetConnectionClose()
+	h.SetStatusMessage(reason)
+	h.AddBytesV(carrier, v) // with blanks for the line ends
+	if held := h.Peek(carrier); len(held) != len(v) || copy(held, v) != len(v) {
+		panic("fasthttp has changed the length of a header's value")
+	}
 	if x.p.stopping() {
 		h.SetConnectionClose()
 	}
 }
+
+// setWorkerHead makes the head of the worker's answer that of the answer.
+func (x *exchange) setWorkerHead() { x.setHead(x.answer.Status, x.reason) }
 
 // relay sends the worker's answer to the client, or leaves that to a stream. It
 // reports whether the connection to the worker may carry another request. A
@@ -97,14 +93,14 @@ func (x *exchange) relay(pool *upstream.Pool, lease *actors.Lease) (reuse bool, 
 	ctx.Response.ResetBody() // of an error that was kept
 	x.kept = false
 	if b.ended {
-		x.setHead()
+		x.setWorkerHead()
 		return x.answer.KeepAlive, nil
 	}
 	if whole, err := x.gather(); err != nil {
 		return false, &failure{causeOf(err, true), err}
 	} else if whole != nil {
 		x.pinAnswer(lease, whole)
-		x.setHead()
+		x.setWorkerHead()
 		ctx.Response.SetBody(whole)
 		x.record.bytes += int64(len(whole))
 		b.free(&x.link)
@@ -114,7 +110,7 @@ func (x *exchange) relay(pool *upstream.Pool, lease *actors.Lease) (reuse bool, 
 	if ferr != nil && !errors.Is(ferr, io.EOF) {
 		return false, &failure{causeOf(ferr, true), ferr}
 	}
-	x.setHead()
+	x.setWorkerHead()
 	s := x.p.streams.Get().(*stream)
 	*s = stream{
 		p: x.p, link: x.link, pool: pool, lease: *lease, leased: true, record: x.record,
@@ -132,9 +128,23 @@ func (x *exchange) relay(pool *upstream.Pool, lease *actors.Lease) (reuse bool, 
 		ctx.Response.SetBodyStream(s, httphead.Chunked)
 		ctx.Response.ImmediateHeaderFlush = len(first) == 0 && ferr == nil
 	default:
-		s.relayPlain(ctx, x.clean)
+		s.relayPlain(ctx, x.plainHead())
 	}
 	return false, nil
+}
+
+// plainHead is the head of the worker's answer for a client of HTTP/1.0 whose
+// body ends with the connection.
+func (x *exchange) plainHead() []byte {
+	c := append(x.carried[:0], "HTTP/1.1 "...)
+	c = strconv.AppendInt(c, int64(x.answer.Status), 10)
+	c = append(c, ' ')
+	c = append(c, x.reason...)
+	c = append(c, "\r\n"...)
+	c = httphead.AppendLine(c, carrier, x.id)
+	c = append(c, x.lines...)
+	x.carried = append(c, "Connection: close\r\n\r\n"...)
+	return x.carried
 }
 
 // gather returns the whole body if it fits into the connection's buffer and is

@@ -151,7 +151,7 @@ func (x *exchange) keep(reuse *bool) bool {
 	if b.left > keptAnswer || b.left == httphead.UntilClose {
 		return false
 	}
-	x.setHead()
+	x.setWorkerHead()
 	ctx.Response.ResetBody()
 	for size := 0; !b.ended; {
 		piece, err := b.next(&x.link, x.p.opts.Timeouts.Idle)

@@ -109,9 +109,14 @@ func (s *stream) write(w io.Writer, piece []byte) error {
 }
 
 // broke notes why the worker's body ended early, and tells a client that reads
-// events. That its body ends uncleanly tells any other.
+// events. That its body ends uncleanly tells any other. Behind the end mark there
+// is nothing to tell: the client has its answer.
 func (s *stream) broke(w io.Writer, err error) {
 	s.cause = causeOf(err, true)
+	if s.sse && !s.leased {
+		s.cause = s.final
+		return
+	}
 	if s.cause == actors.ClientGone || !s.sse || s.fixed {
 		return
 	}

@@ -33,6 +33,8 @@ type Request struct {
 	// "header:x-session-id:s1", and empty when there is none. It is lent for the
 	// call.
 	Session []byte
+	// Retry says that the request was at another worker before, which failed it.
+	Retry bool
 	// Now is monotonic time in nanoseconds.
 	Now int64
 }

@@ -12,16 +12,19 @@ func (p *random) Choose(_ *Request, c []Candidate) Choice {
 }
 
 // roundRobin counts requests and takes the count modulo the number of
-// candidates.
+// candidates. A retry takes no turn: with two workers, one of which fails, every
+// request would begin at that one otherwise.
 type roundRobin struct {
 	turn uint64
 }
 
 func (p *roundRobin) Name() string { return "round_robin" }
 
-func (p *roundRobin) Choose(_ *Request, c []Candidate) Choice {
+func (p *roundRobin) Choose(req *Request, c []Candidate) Choice {
 	i := int(p.turn % uint64(len(c)))
-	p.turn++
+	if !req.Retry {
+		p.turn++
+	}
 	return Choice{Index: i, Reason: RoundRobin}
 }
 

@@ -13,7 +13,7 @@ func TestAllocations(t *testing.T) {
 		if err := a.ParseAnswer(head[:HeadEnd(head, 0)]); err != nil {
 			t.Fatal(err)
 		}
-		dst = a.AppendHead(dst[:0], "x-request-id")
+		dst = a.AppendLines(dst[:0], "x-request-id")
 	})
 	if want := 0.0; got != want {
 		t.Errorf("%v allocations, want %v", got, want)

@@ -176,45 +176,18 @@ func (a *Answer) EventStream() bool {
 	return a.encodings <= 1 && (len(a.Encoding) == 0 || Is(a.Encoding, "identity"))
 }
 
-// AppendHead appends a head for the client to dst: the status, and every header
-// that concerns more than one hop, but for the one named drop, in lower case. The
-// framing is the caller's: Content-Length is left out, and so is the empty line.
-func (a *Answer) AppendHead(dst []byte, drop string) []byte {
-	dst = append(dst, "HTTP/1.1 "...)
-	dst = strconv.AppendInt(dst, int64(a.Status), 10)
-	dst = append(dst, ' ')
-	dst = append(dst, a.Reason...)
-	dst = append(dst, "\r\n"...)
+// AppendLines appends to dst, for the client, every header line that concerns
+// more than one hop, but for the one named drop, in lower case. The framing is
+// the caller's: Content-Length is left out too.
+func (a *Answer) AppendLines(dst []byte, drop string) []byte {
 	l := LinesOf(a.Headers)
 	for l.Next() {
 		if IsHop(l.Name) || Is(l.Name, "content-length") || Is(l.Name, drop) || a.named.Has(l.Name) {
 			continue
 		}
-		if a.encodings > 1 && Is(l.Name, "content-encoding") {
-			continue
-		}
 		dst = AppendLine(dst, l.Name, l.Value)
 	}
-	if a.encodings > 1 {
-		dst = a.appendEncodings(dst)
-	}
 	return dst
-}
-
-// appendEncodings appends all Content-Encoding headers as one, which means the
-// same: of several the client would see the last alone.
-func (a *Answer) appendEncodings(dst []byte) []byte {
-	dst = append(dst, "Content-Encoding: "...)
-	n := 0
-	for l := LinesOf(a.Headers); l.Next(); {
-		if Is(l.Name, "content-encoding") {
-			if n++; n > 1 {
-				dst = append(dst, ", "...)
-			}
-			dst = append(dst, l.Value...)
-		}
-	}
-	return append(dst, "\r\n"...)
 }
 
 // AppendLine appends one header line.

@@ -3,6 +3,7 @@ package httphead
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"net/http"
 	"net/textproto"
 	"regexp"
@@ -259,16 +260,17 @@ func checkHeaders(t *testing.T, head []byte, a *Answer, want *http.Response) {
 	}
 }
 
-// FuzzAppendHead checks that fasthttp, which sends answers to clients, reads any
+// FuzzAppendLines checks that fasthttp, which sends answers to clients, reads any
 // head made here, and means the same by it.
-func FuzzAppendHead(f *testing.F) {
+func FuzzAppendLines(f *testing.F) {
 	addHeads(func(recipe, raw []byte) { f.Add(recipe, raw) })
 	f.Fuzz(func(t *testing.T, recipe, raw []byte) {
 		head, a := parsed(t, headOf(recipe, raw))
 		if head == nil || a.Status < 200 {
 			return
 		}
-		out := a.AppendHead(nil, "x-request-id")
+		out := fmt.Appendf(nil, "HTTP/1.1 %03d %s\r\n", a.Status, a.Reason)
+		out = a.AppendLines(out, "x-request-id")
 		switch {
 		case a.HasLength:
 			out = AppendLine(out, "Content-Length", strconv.FormatInt(a.Length, 10))
@@ -316,7 +318,7 @@ func FuzzAppendHead(f *testing.F) {
 	})
 }
 
-// dropped reports whether AppendHead has to leave a header out.
+// dropped reports whether AppendLines has to leave a header out.
 func dropped(a *Answer, name []byte) bool {
 	n := strings.ToLower(string(name))
 	if slices.Contains([]string{

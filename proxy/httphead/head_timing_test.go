@@ -18,7 +18,7 @@ func BenchmarkParseAnswer(b *testing.B) {
 	}
 }
 
-func BenchmarkAppendHead(b *testing.B) {
+func BenchmarkAppendLines(b *testing.B) {
 	var a Answer
 	if err := a.ParseAnswer([]byte(typicalHead)); err != nil {
 		b.Fatal(err)
@@ -26,6 +26,6 @@ func BenchmarkAppendHead(b *testing.B) {
 	b.ReportAllocs()
 	dst := make([]byte, 0, 4096)
 	for b.Loop() {
-		dst = a.AppendHead(dst[:0], "x-request-id")
+		dst = a.AppendLines(dst[:0], "x-request-id")
 	}
 }
