@@ -3,19 +3,25 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"loadstar/actors/policy"
 	"strings"
 	"testing"
-
-	"loadstar/actors/policy"
 )
 
 // chosen is how often each worker was chosen for a request, with every lease
-// given back at once.
+// given back at once. One that excludes workers is a retry and comes after a
+// first attempt, which takes the turn where turns are taken.
 func chosen(t *testing.T, r acquirer, q Request, n int) map[string]int {
 	t.Helper()
 	got := make(map[string]int)
 	for i := range n {
 		q.Head = uint64(i) * 0x9e3779b97f4a7c15
+		if len(q.Exclude) > 0 {
+			first := q
+			first.Exclude = nil
+			l := acquire(t, r, first)
+			l.Release(Aborted, q.Now)
+		}
 		l := acquire(t, r, q)
 		got[l.URL]++
 		l.Release(Completed, q.Now)

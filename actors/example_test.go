@@ -2,7 +2,6 @@ package actors_test
 
 import (
 	"fmt"
-
 	"loadstar/actors"
 	"loadstar/actors/policy"
 )

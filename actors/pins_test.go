@@ -1,9 +1,8 @@
 package actors
 
 import (
-	"testing"
-
 	"loadstar/actors/policy"
+	"testing"
 )
 
 // What only one worker holds is asked of that worker, under every policy and

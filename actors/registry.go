@@ -3,7 +3,6 @@ package actors
 import (
 	"context"
 	"fmt"
-
 	"loadstar/actors/policy"
 )
 

@@ -2,7 +2,6 @@ package actors
 
 import (
 	"context"
-
 	"loadstar/actors/policy"
 )
 

@@ -3,9 +3,8 @@ package actors
 import (
 	"errors"
 	"fmt"
-	"testing"
-
 	"loadstar/actors/policy"
+	"testing"
 )
 
 // startRouter returns a router without workers that ends with the test.
@@ -151,6 +150,28 @@ func TestRequestIsUsedAgain(t *testing.T) {
 		}
 		l.Release(Completed, 0)
 		statsOf(t, r)
+	}
+}
+
+// The tree gives each request its own hints.
+func TestHintsAreOfThisRequest(t *testing.T) {
+	r := routedFleet(t, 1)
+	k := key(0, 40, 3)
+	r.tree.Insert(k, 0)
+	q := new(Request)
+	for _, tc := range []struct {
+		key  []uint64
+		want int
+	}{{k, 1}, {key(0, 40, 4), 0}, {k, 1}, {k, 1}} {
+		q.Key = tc.key
+		l, err := r.tree.Acquire(q)
+		if err != nil {
+			t.Fatalf("Acquire: %v", err)
+		}
+		l.Release(Completed, 0)
+		if got := len(q.hits); got != tc.want {
+			t.Errorf("%d hints, want %d", got, tc.want)
+		}
 	}
 }
 

@@ -1,9 +1,8 @@
 package actors
 
 import (
-	"time"
-
 	"loadstar/actors/policy"
+	"time"
 )
 
 // Decision is how a policy came to its choice, for logs and explanations.

@@ -3,7 +3,6 @@ package actors
 import (
 	"errors"
 	"fmt"
-
 	"loadstar/actors/policy"
 )
 

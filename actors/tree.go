@@ -2,9 +2,8 @@ package actors
 
 import (
 	"errors"
-	"sync"
-
 	"loadstar/prefixtree"
+	"sync"
 )
 
 // treeInboxSize is how many messages may wait for the tree. It is short on

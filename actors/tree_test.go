@@ -2,10 +2,9 @@ package actors
 
 import (
 	"errors"
+	"loadstar/actors/policy"
 	"sync/atomic"
 	"testing"
-
-	"loadstar/actors/policy"
 )
 
 // key returns a prompt of n blocks, of which the first shared are those of every
@@ -120,6 +119,23 @@ func TestTreeForgetsTheRemoved(t *testing.T) {
 		}
 		if got := matchAt(t, r, k, id); got != 0 {
 			t.Errorf("match of the next bearer = %d, want 0", got)
+		}
+	})
+	t.Run("with the removal", func(t *testing.T) {
+		r := routedFleet(t, 1)
+		acquire(t, r, Request{Key: key(0, 100, 7)})
+		remove(t, r, base(0))
+		until(t, "an empty tree", func() bool { return statsOf(t, r).Entries == 0 })
+	})
+	t.Run("taught after the removal", func(t *testing.T) {
+		r := routedFleet(t, 1)
+		k := key(0, 100, 7)
+		l := acquire(t, r, Request{})
+		remove(t, r, base(0))
+		r.tree.Insert(k, l.Worker) // by a request that was granted before
+		id := join(t, r, spec(base(0)))[0]
+		if got := matchAt(t, r, k, id); got != 0 {
+			t.Errorf("match after coming back = %d, want 0", got)
 		}
 	})
 	t.Run("at once, however much there is", func(t *testing.T) {

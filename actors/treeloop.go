@@ -2,9 +2,8 @@ package actors
 
 import (
 	"errors"
-	"slices"
-
 	"loadstar/prefixtree"
+	"slices"
 )
 
 // errBusy tells Tree.Acquire that the registry had no room for a request that

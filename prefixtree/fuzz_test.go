@@ -18,7 +18,7 @@ func FuzzTree(f *testing.F) {
 		seed[i] = byte(x >> 56)
 	}
 	for how := range 64 {
-		f.Add(append([]byte{byte(how)}, seed[how*60:][:300]...))
+		f.Add(append([]byte{byte(how)}, seed[how*60:][:150]...))
 	}
 	f.Fuzz(func(t *testing.T, script []byte) {
 		if len(script) > 1024 {
@@ -191,4 +191,31 @@ func hitMap(t *testing.T, hits []Hit) map[uint32]int {
 		m[h.Worker] = int(h.Blocks)
 	}
 	return m
+}
+
+// Keys that break the chain, as colliding hashes do, may get wrong answers
+// but leave the tree whole.
+func FuzzUnchained(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9})
+	f.Add([]byte("\x00a\x00a\x01a\x00b\x00a\x00\x00\x03ababbababbbabababab"))
+	f.Fuzz(func(t *testing.T, script []byte) {
+		tree := newTree(600)
+		for len(script) > 3 {
+			n := min(int(script[1])%60+1, len(script)-2)
+			key := make([]uint64, n)
+			for i, b := range script[2 : 2+n] {
+				key[i] = uint64(b % 3)
+			}
+			switch w := uint32(script[0] % 5); script[0] >> 6 {
+			case 0:
+				tree.Forget(w, int(script[1]%4))
+			case 1:
+				tree.Match(key, nil)
+			default:
+				tree.Insert(key, w)
+			}
+			check(t, tree)
+			script = script[1+n/3:]
+		}
+	})
 }

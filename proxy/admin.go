@@ -4,12 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"loadstar/actors"
+	"loadstar/proxy/httphead"
 	"time"
 
 	"github.com/valyala/fasthttp"
-
-	"loadstar/actors"
-	"loadstar/proxy/httphead"
 )
 
 // workerJSON is a worker as the admin API shows it. The first keys and their

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"loadstar/actors"
 	"net"
 	"net/http"
 	"slices"
@@ -15,8 +16,6 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
-
-	"loadstar/actors"
 )
 
 // controlClient makes this router's own calls to workers: checks, and questions

@@ -2,11 +2,10 @@ package proxy
 
 import (
 	"errors"
+	"loadstar/actors"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
-
-	"loadstar/actors"
 )
 
 // problem is an error for the client, in the shape that OpenAI's clients read.

@@ -4,16 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"loadstar/actors"
+	"loadstar/proxy/httphead"
+	"loadstar/proxy/routekey"
+	"loadstar/proxy/watch"
 	"net"
 	"runtime/debug"
 	"time"
 
 	"github.com/valyala/fasthttp"
-
-	"loadstar/actors"
-	"loadstar/proxy/httphead"
-	"loadstar/proxy/routekey"
-	"loadstar/proxy/watch"
 )
 
 // exchange is one request while its handler runs. Exchanges are pooled: a

@@ -2,13 +2,12 @@ package proxy
 
 import (
 	"errors"
-	"net/url"
-	"strings"
-	"time"
-
 	"loadstar/actors"
 	"loadstar/actors/workerurl"
 	"loadstar/proxy/upstream"
+	"net/url"
+	"strings"
+	"time"
 )
 
 // WorkerSpec is what is known of a worker when it is added.

@@ -3,13 +3,12 @@ package proxy
 import (
 	"fmt"
 	"io"
+	"loadstar/actors"
+	"loadstar/actors/policy"
 	"runtime"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
-
-	"loadstar/actors"
-	"loadstar/actors/policy"
 )
 
 // metricSet holds what handlers count. What the actors know isn't counted here:

@@ -1,13 +1,12 @@
 package proxy
 
 import (
+	"loadstar/actors"
 	"net"
 	"time"
 
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/pprofhandler"
-
-	"loadstar/actors"
 )
 
 // newMetricsServer configures the listener for those who run the router.

@@ -2,11 +2,10 @@ package proxy
 
 import (
 	"encoding/json"
+	"loadstar/proxy/httphead"
 	"strings"
 
 	"github.com/valyala/fasthttp"
-
-	"loadstar/proxy/httphead"
 )
 
 // route is a path that this router answers itself. These are a closed list;

@@ -1,17 +1,18 @@
+// Package proxy is the HTTP side of the router: it serves clients, asks the actors
+// for workers, relays requests and answers, and shows and changes the fleet.
 package proxy
 
 import (
 	"context"
 	"crypto/tls"
+	"loadstar/actors"
+	"loadstar/proxy/upstream"
+	"loadstar/proxy/watch"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
-
-	"loadstar/actors"
-	"loadstar/proxy/upstream"
-	"loadstar/proxy/watch"
 )
 
 // Options configures a Proxy.

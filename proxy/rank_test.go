@@ -2,11 +2,10 @@ package proxy
 
 import (
 	"fmt"
-	"net/url"
-	"testing"
-
 	"loadstar/actors"
 	"loadstar/proxy/proxytest"
+	"net/url"
+	"testing"
 )
 
 // TestRanks: each data-parallel rank is a worker with a load of its own, and a

@@ -1,10 +1,10 @@
 package proxy
 
 import (
+	"context"
+	"loadstar/actors"
 	"log/slog"
 	"time"
-
-	"loadstar/actors"
 )
 
 // record is what is remembered of a request for metrics and the access log.
@@ -55,7 +55,7 @@ func (p *Proxy) finished(r *record) {
 	if r.log == nil {
 		return
 	}
-	p.log.LogAttrs(nil, slog.LevelInfo, "request",
+	p.log.LogAttrs(context.Background(), slog.LevelInfo, "request",
 		slog.String("method", r.log.method), slog.String("path", r.log.path), slog.String("id", r.log.id),
 		slog.String("client", r.log.client), slog.Int("status", r.status), slog.String("outcome", r.outcome()),
 		slog.String("worker", r.worker), slog.Int("attempts", r.attempts), slog.Int64("bytes", r.bytes),

@@ -3,13 +3,12 @@ package proxy
 import (
 	"errors"
 	"io"
-	"strconv"
-
-	"github.com/valyala/fasthttp"
-
 	"loadstar/actors"
 	"loadstar/proxy/httphead"
 	"loadstar/proxy/upstream"
+	"strconv"
+
+	"github.com/valyala/fasthttp"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }

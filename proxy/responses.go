@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-
 	"loadstar/actors"
 	"loadstar/actors/policy"
 )

@@ -2,10 +2,9 @@ package proxy
 
 import (
 	"fmt"
+	"loadstar/proxy/proxytest"
 	"strings"
 	"testing"
-
-	"loadstar/proxy/proxytest"
 )
 
 // responder stores responses and serves those it has.

@@ -2,13 +2,12 @@ package proxy
 
 import (
 	"errors"
-	"math"
-	"math/rand/v2"
-	"time"
-
 	"loadstar/actors"
 	"loadstar/proxy/httphead"
 	"loadstar/proxy/upstream"
+	"math"
+	"math/rand/v2"
+	"time"
 )
 
 // serve tries workers until one answers, or the retries are spent.

@@ -3,13 +3,12 @@ package proxy
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
-	"testing"
-	"time"
-
 	"loadstar/actors"
 	"loadstar/actors/policy"
 	"loadstar/proxy/proxytest"
+	"strings"
+	"testing"
+	"time"
 )
 
 // eachPolicy runs a scenario under every policy, side by side.

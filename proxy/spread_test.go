@@ -2,10 +2,9 @@ package proxy
 
 import (
 	"fmt"
+	"loadstar/proxy/proxytest"
 	"strings"
 	"testing"
-
-	"loadstar/proxy/proxytest"
 )
 
 // TestNewPrefixesSpreadAndStay: many new prefixes, one after another on an idle

@@ -3,11 +3,10 @@ package proxy
 import (
 	"bytes"
 	"fmt"
+	"loadstar/actors"
 	"strings"
 
 	"github.com/valyala/fasthttp"
-
-	"loadstar/actors"
 )
 
 // liveness says that the process answers.

@@ -1,11 +1,10 @@
 package proxy
 
 import (
-	"strings"
-	"testing"
-
 	"loadstar/actors"
 	"loadstar/proxy/proxytest"
+	"strings"
+	"testing"
 )
 
 // TestHealthEndpoints: what a load balancer may rely on.

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"loadstar/actors"
+	"loadstar/proxy/sse"
+	"loadstar/proxy/upstream"
 	"net"
 	"time"
 
 	"github.com/valyala/fasthttp"
-
-	"loadstar/actors"
-	"loadstar/proxy/sse"
-	"loadstar/proxy/upstream"
 )
 
 // stream relays the body of an answer after the handler has returned, and owns

@@ -8,6 +8,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
+	"loadstar/actors"
+	"loadstar/proxy/proxytest"
 	"math/big"
 	"net"
 	"net/http"
@@ -15,9 +17,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"loadstar/actors"
-	"loadstar/proxy/proxytest"
 )
 
 // certificate returns a certificate for 127.0.0.1 and the configuration of a

@@ -3,12 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"loadstar/bench/worker"
 	"log/slog"
 	"net"
 	"os"
 	"time"
-
-	"loadstar/bench/worker"
 )
 
 // demoModel is the name that the simulated workers serve.

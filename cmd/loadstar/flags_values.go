@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"loadstar/actors/workerurl"
 	"log/slog"
 	"math"
 	"net"
@@ -11,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"loadstar/actors/workerurl"
 )
 
 // The longest times that flags take: far beyond any use, and well inside of what a

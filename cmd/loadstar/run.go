@@ -5,6 +5,9 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"loadstar/actors"
+	"loadstar/actors/policy"
+	"loadstar/proxy"
 	"log/slog"
 	"net"
 	"os"
@@ -12,10 +15,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"loadstar/actors"
-	"loadstar/actors/policy"
-	"loadstar/proxy"
 )
 
 // route runs the router until a signal or until ctx ends.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"loadstar/actors/policy"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,8 +16,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"loadstar/actors/policy"
 )
 
 // program under test: the test binary runs main when asked to, so that signals
@@ -30,7 +29,7 @@ func TestMain(m *testing.M) {
 
 // start runs the program with args and returns it with its first lines until
 // one contains ready.
-func start(t *testing.T, ready string, args ...string) (*exec.Cmd, string, *bufio.Reader) {
+func start(t *testing.T, ready string, args ...string) (*exec.Cmd, string) {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
@@ -52,7 +51,8 @@ func start(t *testing.T, ready string, args ...string) (*exec.Cmd, string, *bufi
 		line, err := br.ReadString('\n')
 		lines.WriteString(line)
 		if strings.Contains(line, ready) {
-			return cmd, lines.String(), br
+			go io.Copy(io.Discard, br)
+			return cmd, lines.String()
 		}
 		if err != nil {
 			t.Fatalf("the program ended without saying %q: %v\n%s", ready, err, lines.String())
@@ -79,7 +79,7 @@ func exitOf(t *testing.T, cmd *exec.Cmd) int {
 // TestDemo: the demo prints an address and a curl that work, streams, and ends
 // by a signal.
 func TestDemo(t *testing.T) {
-	cmd, out, _ := start(t, "Ctrl-C", "demo", "--listen", "127.0.0.1:0", "--prometheus-port", "0", "--log-level", "warning")
+	cmd, out := start(t, "Ctrl-C", "demo", "--listen", "127.0.0.1:0", "--prometheus-port", "0", "--log-level", "warning")
 	_, rest, _ := strings.Cut(out, "Loadstar is at http://")
 	addr, _, ok := strings.Cut(rest, " ")
 	if !ok {
@@ -185,7 +185,7 @@ func TestSignals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url, held, letGo := holdingWorker(t)
-			cmd, out, _ := start(t, `"listening"`, "--host", "127.0.0.1", "--port", "0", "--prometheus-port", "0", "--log-format", "json",
+			cmd, out := start(t, `"listening"`, "--host", "127.0.0.1", "--port", "0", "--prometheus-port", "0", "--log-format", "json",
 				"--shutdown-delay-secs", "0.3", "--shutdown-grace-period-secs", "30", "--worker-urls", url)
 			addr := listening(t, out)
 			waitReady(t, addr)
