@@ -5,6 +5,8 @@ VERSION   := $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 BENCHSTAT := $(GO) run golang.org/x/perf/cmd/benchstat@v0.0.0-20250813145418-2f7363a06fe1
 FUZZTIME  ?= 5s
+EVENTS    ?= 100000
+SEED      ?= 0
 ADDR      ?= 127.0.0.1:30000
 
 .DEFAULT_GOAL := help
@@ -31,6 +33,9 @@ fuzz: ## a short run of every fuzz target
 			echo "fuzz $$p $$f"; $(GO) test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) || exit 1; \
 		done || exit 1; \
 	done
+
+chaos: ## EVENTS random requests, departures and faults against the router; SEED=n repeats a run
+	$(GO) test ./proxy -run '^TestChaos$$' -v -count=1 -timeout 4h -chaos.events $(EVENTS) -chaos.seed $(SEED)
 
 bench: ## microbenchmarks, five runs, summarised
 	@mkdir -p bin

@@ -128,7 +128,7 @@ func start(t testing.TB, o Options) *Registry {
 	if err != nil {
 		t.Fatalf("NewRegistry: %v", err)
 	}
-	t.Cleanup(func() { r.Halt() }) //nolint:errcheck // with leases live, if the test wants it so
+	t.Cleanup(func() { r.Halt() }) // with leases live, if the test wants it so
 	return r
 }
 

@@ -14,7 +14,7 @@ func startRouter(t testing.TB, policyName string, treeBytes int) *Router {
 	if err != nil {
 		t.Fatalf("NewRouter: %v", err)
 	}
-	t.Cleanup(func() { r.Halt() }) //nolint:errcheck // with leases live, if the test wants it so
+	t.Cleanup(func() { r.Halt() }) // with leases live, if the test wants it so
 	return r
 }
 
@@ -42,7 +42,7 @@ func TestRouterAsksForWhatPoliciesRead(t *testing.T) {
 	if err != nil {
 		t.Fatalf("NewRouter: %v", err)
 	}
-	defer r.Halt() //nolint:errcheck // no lease is live
+	defer r.Halt()
 	if r.NeedsKey(Regular) || !r.NeedsKey(Prefill) || r.NeedsKey(Decode) {
 		t.Error("keys are needed for other roles than prefill, want for it alone")
 	}

@@ -306,7 +306,7 @@ func TestRequestOutlivesRegistry(t *testing.T) {
 	}
 	letGo()
 	until(t, "the sweep", func() bool { return len(first.inbox) == 0 })
-	first.Halt() //nolint:errcheck // no lease is live
+	first.Halt()
 
 	hold := holdLoop(t, second)
 	got := make(chan error, 1)

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"loadstar/actors"
 	"loadstar/actors/workerurl"
@@ -92,6 +93,23 @@ func (x *exchange) awaitHealthy(base string, d time.Duration) bool {
 		}
 		if !known || x.p.stopping() || time.Now().After(end) || x.link.guard.Wait(step) {
 			return false
+		}
+	}
+}
+
+// AwaitWorker waits until some worker may serve requests, and reports false if
+// ctx ends before.
+func (p *Proxy) AwaitWorker(ctx context.Context) bool {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if p.fleetHealth().usable > 0 {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
 		}
 	}
 }

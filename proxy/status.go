@@ -18,8 +18,8 @@ type fleetHealth struct {
 	unhealthy     []string
 }
 
-func (x *exchange) fleetHealth() (h fleetHealth) {
-	v, err := x.p.router.Snapshot(x.p.now())
+func (p *Proxy) fleetHealth() (h fleetHealth) {
+	v, err := p.router.Snapshot(p.now())
 	if err != nil {
 		return h
 	}
@@ -41,7 +41,7 @@ func (x *exchange) fleetHealth() (h fleetHealth) {
 // readiness says whether requests should be sent here: some worker may serve
 // them, and no shutdown has begun.
 func (x *exchange) readiness() {
-	h := x.fleetHealth()
+	h := x.p.fleetHealth()
 	if h.usable > 0 && !x.p.stopping() {
 		x.answerJSON(fasthttp.StatusOK, struct {
 			Status  string `json:"status"`
@@ -64,7 +64,7 @@ func (x *exchange) readiness() {
 // health says whether some worker may serve requests. Unlike vllm-router's, it
 // is well while one of many is down, and not while there are none.
 func (x *exchange) health() {
-	h := x.fleetHealth()
+	h := x.p.fleetHealth()
 	switch {
 	case x.p.stopping():
 		x.answerText(fasthttp.StatusServiceUnavailable, "Shutting down")

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"loadstar/actors"
@@ -69,6 +70,16 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 		"policy", c.Policy.Name, "workers", len(c.Workers.URLs), "version", version)
 	if ready != nil {
 		ready(ln.Addr())
+	}
+
+	watching, stopWatching := context.WithTimeout(ctx, c.Workers.StartupTimeout)
+	defer stopWatching()
+	if len(c.Workers.URLs) > 0 {
+		go func() {
+			if !p.AwaitWorker(watching) && errors.Is(watching.Err(), context.DeadlineExceeded) {
+				log.Error("no worker became healthy within --worker-startup-timeout-secs; still trying", "timeout", c.Workers.StartupTimeout)
+			}
+		}()
 	}
 
 	signals := make(chan os.Signal, 2)
