@@ -40,16 +40,16 @@ type breaker struct {
 	outcomes  [2]uint64 // successes and failures recorded
 }
 
-// permits reports whether the worker may get a request at time now. An open
-// breaker whose time is over becomes half open here.
-func (b *breaker) permits(o *BreakerOptions, now int64) bool {
+// due reports whether an open breaker has been open for its time.
+func (b *breaker) due(o *BreakerOptions, now int64) bool {
+	return b.state == BreakerOpen && now-b.openedAt >= int64(o.Timeout)
+}
+
+// permits reports whether the worker may get a request.
+func (b *breaker) permits(o *BreakerOptions) bool {
 	switch b.state {
 	case BreakerOpen:
-		if now-b.openedAt < int64(o.Timeout) {
-			return false
-		}
-		b.move(BreakerHalfOpen)
-		return true
+		return false
 	case BreakerHalfOpen:
 		return b.trials < o.SuccessThreshold
 	default:
@@ -57,14 +57,16 @@ func (b *breaker) permits(o *BreakerOptions, now int64) bool {
 	}
 }
 
-// record notes how a lease ended and reports whether the state changed.
-func (b *breaker) record(o *BreakerOptions, v verdict, now int64) (changed bool) {
+// record notes how a lease ended and returns the state that follows from it.
+// While the breaker is half open only trial requests decide: what was granted
+// before tells of the time before.
+func (b *breaker) record(o *BreakerOptions, v verdict, trial bool, now int64) BreakerState {
 	if v == neutral {
-		return false
+		return b.state
 	}
 	b.outcomes[v-good]++
 	if o.Disabled {
-		return false
+		return b.state
 	}
 	switch {
 	case b.state == BreakerClosed && v == good:
@@ -76,21 +78,18 @@ func (b *breaker) record(o *BreakerOptions, v verdict, now int64) (changed bool)
 		b.failures++
 		if b.failures >= o.FailureThreshold {
 			b.openedAt = now
-			b.move(BreakerOpen)
-			return true
+			return BreakerOpen
 		}
-	case b.state == BreakerHalfOpen && v == good:
+	case b.state == BreakerHalfOpen && trial && v == good:
 		b.successes++
 		if b.successes >= o.SuccessThreshold {
-			b.move(BreakerClosed)
-			return true
+			return BreakerClosed
 		}
-	case b.state == BreakerHalfOpen:
+	case b.state == BreakerHalfOpen && trial:
 		b.openedAt = now
-		b.move(BreakerOpen)
-		return true
+		return BreakerOpen
 	}
-	return false
+	return b.state
 }
 
 func (b *breaker) move(to BreakerState) {

@@ -7,6 +7,25 @@ import (
 	"time"
 )
 
+// askBreaker asks a breaker as the registry does, and reports what it permits.
+func askBreaker(b *breaker, o *BreakerOptions, now int64) bool {
+	if b.due(o, now) {
+		b.move(BreakerHalfOpen)
+	}
+	return b.permits(o)
+}
+
+// tellBreaker tells a breaker of a lease's end as the registry does, and reports if its
+// state has changed.
+func tellBreaker(b *breaker, o *BreakerOptions, v verdict, trial bool, now int64) bool {
+	to := b.record(o, v, trial, now)
+	if to == b.state {
+		return false
+	}
+	b.move(to)
+	return true
+}
+
 func TestBreaker(t *testing.T) {
 	const (
 		closed, open, half = BreakerClosed, BreakerOpen, BreakerHalfOpen
@@ -62,12 +81,12 @@ func TestBreaker(t *testing.T) {
 			verdicts := map[string]verdict{"good": good, "bad": bad, "neutral": neutral}
 			for i, x := range tc.steps {
 				if x.do == "ask" {
-					if got := b.permits(&tc.o, x.at); got != x.permits {
+					if got := askBreaker(&b, &tc.o, x.at); got != x.permits {
 						t.Errorf("step %d: permits = %v, want %v", i, got, x.permits)
 					}
 				} else {
 					v := verdicts[x.do]
-					if got := b.record(&tc.o, v, x.at); got != x.moved {
+					if got := tellBreaker(&b, &tc.o, v, true, x.at); got != x.moved {
 						t.Errorf("step %d: record(%s) = %v, want %v", i, x.do, got, x.moved)
 					}
 					if v != neutral {
@@ -89,9 +108,9 @@ func TestBreakerCountsMoves(t *testing.T) {
 	o := BreakerOptions{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Second}
 	var b breaker
 	for i := range int64(3) {
-		b.record(&o, bad, i*10*second)
-		b.permits(&o, i*10*second+second)
-		b.record(&o, good, i*10*second+second)
+		tellBreaker(&b, &o, bad, false, i*10*second)
+		askBreaker(&b, &o, i*10*second+second)
+		tellBreaker(&b, &o, good, true, i*10*second+second)
 	}
 	var want [numBreakerStates][numBreakerStates]uint64
 	want[BreakerClosed][BreakerOpen] = 3
@@ -99,6 +118,22 @@ func TestBreakerCountsMoves(t *testing.T) {
 	want[BreakerHalfOpen][BreakerClosed] = 3
 	if b.moves != want {
 		t.Errorf("moves = %v, want %v", b.moves, want)
+	}
+}
+
+// While it is half open, only trial requests decide.
+func TestLateOutcomesDecideNothing(t *testing.T) {
+	o := BreakerOptions{FailureThreshold: 1, SuccessThreshold: 1, Timeout: time.Second}
+	var b breaker
+	tellBreaker(&b, &o, bad, false, 0)
+	askBreaker(&b, &o, second)
+	for _, v := range []verdict{good, bad} {
+		if tellBreaker(&b, &o, v, false, second) || b.state != BreakerHalfOpen {
+			t.Errorf("verdict %v of a lease granted before: state = %v, want half_open", v, b.state)
+		}
+	}
+	if !tellBreaker(&b, &o, good, true, second) || b.state != BreakerClosed {
+		t.Errorf("a trial that went well: state = %v, want closed", b.state)
 	}
 }
 

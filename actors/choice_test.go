@@ -3,9 +3,10 @@ package actors
 import (
 	"errors"
 	"fmt"
-	"loadstar/actors/policy"
 	"strings"
 	"testing"
+
+	"loadstar/actors/policy"
 )
 
 // chosen is how often each worker was chosen for a request, with every lease

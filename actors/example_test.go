@@ -2,6 +2,7 @@ package actors_test
 
 import (
 	"fmt"
+
 	"loadstar/actors"
 	"loadstar/actors/policy"
 )

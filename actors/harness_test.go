@@ -3,9 +3,10 @@ package actors
 import (
 	"errors"
 	"fmt"
-	"loadstar/actors/policy"
 	"testing"
 	"time"
+
+	"loadstar/actors/policy"
 )
 
 const second = int64(time.Second)

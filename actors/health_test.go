@@ -3,12 +3,13 @@ package actors
 import (
 	"context"
 	"errors"
-	"loadstar/actors/policy"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"loadstar/actors/policy"
 )
 
 // Load is what the live leases say it is. Twelve health cycles of any kind

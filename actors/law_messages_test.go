@@ -20,6 +20,7 @@ var wantMessages = map[string]string{
 	"removeWorkers":   "url string; reply chan<- removeReply",
 	"healthReport":    "base string; reason string; reply chan<- bool",
 	"snapshotRequest": "now int64; reply chan<- Snapshot",
+	"healthRequest":   "now int64; reply chan<- FleetHealth",
 	"leasesRequest":   "now int64; reply chan<- []LeaseView",
 	"finishSession":   "session []byte; reply chan<- bool",
 	"drain":           "idle chan<- struct{}",

@@ -94,8 +94,9 @@ func TestUnknownCauseAndRole(t *testing.T) {
 	if v.Load != 0 || v.Outcomes[Aborted] != 1 {
 		t.Errorf("load = %d, aborted = %d, want 0 and 1", v.Load, v.Outcomes[Aborted])
 	}
-	add(t, r, Spec{URL: base(1), Base: base(1), Rank: NoRank, Role: numRoles})
-	r.ReportHealth(base(1), nil)
+	if _, err := r.Add([]Spec{{URL: base(1), Base: base(1), Rank: NoRank, Role: numRoles}}); err == nil {
+		t.Error("Add of a worker with a role that isn't one: no error")
+	}
 	if _, err := r.Acquire(&Request{Role: numRoles}); !errors.Is(err, ErrNoWorker) {
 		t.Errorf("Acquire for a role that isn't one: %v, want %v", err, ErrNoWorker)
 	}

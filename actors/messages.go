@@ -95,6 +95,13 @@ type snapshotRequest struct {
 
 func (m snapshotRequest) apply(s *state) { m.reply <- s.snapshot(m.now) }
 
+type healthRequest struct {
+	now   int64
+	reply chan<- FleetHealth
+}
+
+func (m healthRequest) apply(s *state) { m.reply <- s.fleetHealth(m.now) }
+
 type leasesRequest struct {
 	now   int64
 	reply chan<- []LeaseView

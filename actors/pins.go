@@ -1,5 +1,7 @@
 package actors
 
+import "loadstar/actors/policy"
+
 // maxPins is how many pins are kept; the oldest go first.
 const maxPins = 1 << 16
 
@@ -36,7 +38,7 @@ func (p *pins) put(key uint64, to pin) {
 
 // pinned returns the position among the candidates of the worker that a request
 // is pinned to, or -1.
-func (s *state) pinned(key uint64) int {
+func (s *state) pinned(key uint64, candidates []policy.Candidate) int {
 	if key == 0 {
 		return -1
 	}
@@ -44,10 +46,8 @@ func (s *state) pinned(key uint64) int {
 	if !ok || s.workers[to.worker].epoch != to.epoch {
 		return -1
 	}
-	for i := range s.candidates {
-		if WorkerID(s.candidates[i].ID) == to.worker {
-			return i
-		}
+	if i, ok := placeOf(candidates, uint32(to.worker)); ok {
+		return i
 	}
 	return -1
 }

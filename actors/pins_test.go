@@ -1,8 +1,9 @@
 package actors
 
 import (
-	"loadstar/actors/policy"
 	"testing"
+
+	"loadstar/actors/policy"
 )
 
 // What only one worker holds is asked of that worker, under every policy and

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+
 	"loadstar/actors/policy"
 )
 
@@ -128,6 +129,14 @@ func (r *Registry) Snapshot(now int64) (Snapshot, error) {
 		return Snapshot{}, ErrStopped
 	}
 	return v, nil
+}
+
+// Health says how much of the fleet may serve requests; nothing of it, once the
+// registry has ended. It costs the loop less than a Snapshot.
+func (r *Registry) Health(now int64) FleetHealth {
+	reply := make(chan FleetHealth, 1)
+	v, _ := ask(r, healthRequest{now, reply}, reply)
+	return v
 }
 
 // Leases lists every live lease. Errors: ErrStopped.

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+
 	"loadstar/actors/policy"
 )
 

@@ -3,8 +3,9 @@ package actors
 import (
 	"errors"
 	"fmt"
-	"loadstar/actors/policy"
 	"testing"
+
+	"loadstar/actors/policy"
 )
 
 // startRouter returns a router without workers that ends with the test.

@@ -1,8 +1,9 @@
 package actors
 
 import (
-	"loadstar/actors/policy"
 	"time"
+
+	"loadstar/actors/policy"
 )
 
 // Decision is how a policy came to its choice, for logs and explanations.
@@ -60,6 +61,27 @@ type LeaseView struct {
 	Age   time.Duration
 }
 
+// FleetHealth says how much of the fleet may serve requests.
+type FleetHealth struct {
+	Usable   int // members that would be given a request
+	Members  int
+	Unusable []string // URLs of the other members
+}
+
+func (s *state) fleetHealth(now int64) FleetHealth {
+	h := FleetHealth{Members: s.members}
+	for i := range s.workers {
+		switch w := &s.workers[i]; {
+		case !w.member:
+		case w.health.healthy && (w.breaker.state != BreakerOpen || w.breaker.due(&s.opts.Breaker, now)):
+			h.Usable++
+		default:
+			h.Unusable = append(h.Unusable, w.spec.URL)
+		}
+	}
+	return h
+}
+
 func (s *state) snapshot(now int64) Snapshot {
 	v := Snapshot{
 		Live: s.live, Granted: s.granted, Returned: s.returned, Refused: s.refused,
@@ -71,11 +93,14 @@ func (s *state) snapshot(now int64) Snapshot {
 		if !w.used {
 			continue
 		}
-		w.breaker.permits(&s.opts.Breaker, now) // an open breaker whose time is over shows as half open
+		breaker := w.breaker.state
+		if w.breaker.due(&s.opts.Breaker, now) {
+			breaker = BreakerHalfOpen // so the next request will find it
+		}
 		v.Workers = append(v.Workers, WorkerView{
 			Spec: w.spec, ID: WorkerID(i), Member: w.member,
 			Healthy: w.health.healthy, Proven: w.health.proven, Reason: w.health.reason,
-			Breaker: w.breaker.state, Moves: w.breaker.moves, CBGood: w.breaker.outcomes[0], CBBad: w.breaker.outcomes[1],
+			Breaker: breaker, Moves: w.breaker.moves, CBGood: w.breaker.outcomes[0], CBBad: w.breaker.outcomes[1],
 			Load: w.load(), InPhase: w.inPhase, Pending: w.pending, Granted: w.granted, Outcomes: w.outcomes,
 		})
 	}

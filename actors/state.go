@@ -2,7 +2,7 @@ package actors
 
 import (
 	"errors"
-	"fmt"
+
 	"loadstar/actors/policy"
 )
 
@@ -44,6 +44,7 @@ type state struct {
 	members  int
 	epochs   uint32 // memberships begun
 	policies [numRoles]policy.Policy
+	pools    [numRoles]pool
 	pins     pins
 
 	slots     []slot
@@ -58,9 +59,8 @@ type state struct {
 	draining      []chan<- struct{}
 	halted        bool
 
-	asked      policy.Request     // scratch of acquire: a local one would be allocated, as a policy is an interface
-	candidates []policy.Candidate // scratch of acquire
-	matched    []uint32           // scratch of acquire, by worker: blocks known to be cached there
+	asked    policy.Request     // scratch of acquire: a local one would be allocated, as a policy is an interface
+	gathered []policy.Candidate // scratch of gather
 }
 
 // worker is one entry of the fleet, or a removed one with leases still live.
@@ -69,6 +69,7 @@ type worker struct {
 	hash   uint64 // of the URL, for rendezvous
 	member bool
 	used   bool   // the entry names a worker
+	place  int    // in its role's pool, or unplaced
 	epoch  uint32 // which membership this is, of all there were; what an earlier one did teaches the breaker nothing
 
 	health   health
@@ -129,81 +130,40 @@ func (s *state) acquire(r *Request) {
 		r.grant.err = ErrNoWorker
 		return
 	}
-	s.gather(r, true)
-	if len(s.candidates) == 0 && len(r.Exclude) > 0 {
-		s.gather(r, false)
-	}
-	if len(s.candidates) == 0 {
+	candidates := s.candidates(r)
+	if len(candidates) == 0 {
 		r.grant.err = ErrNoWorker
 		return
 	}
 	var choice policy.Choice
-	if i := s.pinned(r.Pin); i >= 0 {
+	if i := s.pinned(r.Pin, candidates); i >= 0 {
 		choice = policy.Choice{Index: i, Reason: policy.Pinned}
 	} else {
 		s.asked = policy.Request{Key: r.Head, Blocks: len(r.Key), Session: r.Session, Retry: len(r.Exclude) > 0, Now: r.Now}
-		choice = s.policies[r.Role].Choose(&s.asked, s.candidates)
+		choice = s.policies[r.Role].Choose(&s.asked, candidates)
 	}
-	c := &s.candidates[choice.Index]
-	id := WorkerID(c.ID)
+	id, match := WorkerID(candidates[choice.Index].ID), candidates[choice.Index].Match
+	unmark(r, candidates)
 	w := &s.workers[id]
 	r.grant = grant{
-		ticket: s.grant(id, phaseOf[r.Role], max(0, len(r.Key)-c.Match), r.Now),
+		ticket: s.grant(id, phaseOf[r.Role], len(r.Key)-match, r.Now),
 		worker: id,
 		url:    w.spec.URL,
 		rank:   w.spec.Rank,
 		handle: w.spec.Handle,
 		decision: Decision{
 			Reason:     choice.Reason,
-			Match:      c.Match,
+			Match:      match,
 			Blocks:     len(r.Key),
 			MaxLoad:    choice.MaxLoad,
 			MinLoad:    choice.MinLoad,
 			Imbalanced: choice.Imbalanced,
-			Candidates: len(s.candidates),
+			Candidates: len(candidates),
 		},
 	}
 }
 
 var phaseOf = [numRoles]Phase{Regular: Plain, Prefill: Prefilling, Decode: Decoding}
-
-// gather fills candidates with the workers that may serve r, by rising ID.
-func (s *state) gather(r *Request, obeyExclude bool) {
-	for _, h := range r.hits {
-		if int(h.Worker) < len(s.matched) {
-			s.matched[h.Worker] = h.Blocks
-		}
-	}
-	onlyModel := len(s.models) > 0 && s.models[string(r.Model)] > 0
-	s.candidates = s.candidates[:0]
-	for i := range s.workers {
-		w := &s.workers[i]
-		if !w.member || !w.health.healthy || w.spec.Role != r.Role ||
-			onlyModel && w.spec.Model != string(r.Model) ||
-			obeyExclude && excluded(r.Exclude, WorkerID(i)) ||
-			!w.breaker.permits(&s.opts.Breaker, r.Now) {
-			continue
-		}
-		s.candidates = append(s.candidates, policy.Candidate{
-			ID: uint32(i), Hash: w.hash, URL: w.spec.URL,
-			Load: w.load(), Pending: w.pending, Match: int(s.matched[i]), Cost: w.spec.Cost,
-		})
-	}
-	for _, h := range r.hits {
-		if int(h.Worker) < len(s.matched) {
-			s.matched[h.Worker] = 0
-		}
-	}
-}
-
-func excluded(ids []WorkerID, id WorkerID) bool {
-	for _, x := range ids {
-		if x == id {
-			return true
-		}
-	}
-	return false
-}
 
 // grant makes one more lease live at a worker. It, advance and giveBack are the
 // only places that write a counter of load.
@@ -212,6 +172,7 @@ func (s *state) grant(id WorkerID, p Phase, pending int, now int64) ticket {
 	w.inPhase[p]++
 	w.pending += pending
 	w.granted++
+	s.recount(w)
 	s.live++
 	s.granted++
 	var n uint32
@@ -253,6 +214,7 @@ func (s *state) advance(t ticket) bool {
 	w := &s.workers[sl.worker]
 	w.inPhase[Reserved]--
 	w.inPhase[Decoding]++
+	s.recount(w)
 	sl.phase = Decoding
 	return true
 }
@@ -273,14 +235,15 @@ func (s *state) giveBack(t ticket, c Cause, now int64) {
 	w.inPhase[sl.phase]--
 	w.pending -= sl.pending
 	w.outcomes[c]++
+	s.recount(w)
 	s.live--
 	s.returned++
 	if w.member && sl.epoch == w.epoch {
 		if sl.trial {
 			w.breaker.trials--
 		}
-		if w.breaker.record(&s.opts.Breaker, c.verdict(), now) {
-			s.emit(Event{Kind: BreakerMoved, URL: w.spec.URL, Detail: w.breaker.state.String(), Load: w.load()})
+		if to := w.breaker.record(&s.opts.Breaker, c.verdict(), sl.trial, now); to != w.breaker.state {
+			s.moveBreaker(w, to)
 		}
 	}
 	sl.gen++
@@ -296,9 +259,18 @@ func (s *state) giveBack(t ticket, c Cause, now int64) {
 // answer has begun, so the prompt is prefilled.
 func (s *state) firstByte(t ticket) {
 	if sl := s.find(t); sl != nil {
-		s.workers[sl.worker].pending -= sl.pending
+		w := &s.workers[sl.worker]
+		w.pending -= sl.pending
 		sl.pending = 0
+		s.recount(w)
 	}
+}
+
+// moveBreaker changes the state of a worker's breaker.
+func (s *state) moveBreaker(w *worker, to BreakerState) {
+	w.breaker.move(to)
+	s.pools[w.spec.Role].stale = true
+	s.emit(Event{Kind: BreakerMoved, URL: w.spec.URL, Detail: to.String(), Load: w.load()})
 }
 
 // noteIdle tells those who wait for the last lease to end.
@@ -330,157 +302,4 @@ func (s *state) finishSession(session []byte) bool {
 		}
 	}
 	return found
-}
-
-// add makes members of specs, all or none. A worker that was removed and still
-// has leases gets its membership back with those leases counted.
-func (s *state) add(specs []Spec) ([]WorkerID, error) {
-	named := make(map[string]bool, len(specs))
-	for i := range specs {
-		url := specs[i].URL
-		if id, ok := s.byURL[url]; ok && s.workers[id].member || named[url] {
-			return nil, fmt.Errorf("%w: %s", ErrDuplicate, url)
-		}
-		named[url] = true
-	}
-	if s.members+len(specs) > s.opts.MaxWorkers {
-		return nil, fmt.Errorf("%w (%d)", ErrTooMany, s.opts.MaxWorkers)
-	}
-	ids := make([]WorkerID, len(specs))
-	for i := range specs {
-		ids[i] = s.enlist(specs[i])
-	}
-	s.membershipChanged()
-	return ids, nil
-}
-
-// enlist enters one worker. Health and breaker begin anew, for what answers at
-// this address may be another process; its live leases stay as they are.
-func (s *state) enlist(spec Spec) WorkerID {
-	if spec.Cost <= 0 {
-		spec.Cost = 1
-	}
-	if spec.Model == "" {
-		spec.Model = AnyModel
-	}
-	id, known := s.byURL[spec.URL]
-	switch {
-	case known:
-	case len(s.freeIDs) > 0:
-		id = s.freeIDs[len(s.freeIDs)-1]
-		s.freeIDs = s.freeIDs[:len(s.freeIDs)-1]
-		s.workers[id] = worker{}
-	default:
-		id = WorkerID(len(s.workers))
-		s.workers = append(s.workers, worker{})
-		s.matched = append(s.matched, 0)
-	}
-	w := &s.workers[id]
-	w.spec, w.hash = spec, policy.Hash(spec.URL)
-	w.member, w.used = true, true
-	s.epochs++ // never that of another worker that had this number
-	w.epoch = s.epochs
-	w.health, w.breaker = health{reason: "not checked yet"}, breaker{}
-	s.byURL[spec.URL] = id
-	s.byBase[spec.Base] = append(s.byBase[spec.Base], id)
-	if spec.Model != AnyModel {
-		s.models[spec.Model]++
-	}
-	s.members++
-	s.emit(Event{Kind: WorkerAdded, URL: spec.URL, Load: w.load()})
-	return id
-}
-
-// remove ends the membership of the worker with this URL, or of all ranks when
-// it is the base URL of data-parallel ranks.
-func (s *state) remove(url string) ([]Removed, error) {
-	ids := make([]WorkerID, 0, 1)
-	if id, ok := s.byURL[url]; ok && s.workers[id].member {
-		ids = append(ids, id)
-	} else {
-		ids = append(ids, s.byBase[url]...)
-	}
-	if len(ids) == 0 {
-		return nil, fmt.Errorf("%w: %s", ErrUnknownWorker, url)
-	}
-	removed := make([]Removed, len(ids))
-	for i, id := range ids {
-		w := &s.workers[id]
-		removed[i] = Removed{ID: id, URL: w.spec.URL, Base: w.spec.Base, Handle: w.spec.Handle, Leases: w.leases()}
-		s.discharge(id)
-	}
-	s.membershipChanged()
-	return removed, nil
-}
-
-// discharge ends one worker's membership. Its entry goes when it is idle too.
-func (s *state) discharge(id WorkerID) {
-	w := &s.workers[id]
-	w.member = false
-	base := w.spec.Base
-	left := s.byBase[base][:0]
-	for _, x := range s.byBase[base] {
-		if x != id {
-			left = append(left, x)
-		}
-	}
-	if len(left) > 0 {
-		s.byBase[base] = left
-	} else {
-		delete(s.byBase, base)
-	}
-	if m := w.spec.Model; m != AnyModel {
-		if s.models[m]--; s.models[m] == 0 {
-			delete(s.models, m)
-		}
-	}
-	s.members--
-	s.emit(Event{Kind: WorkerRemoved, URL: w.spec.URL, Load: w.load()})
-	if w.leases() == 0 {
-		s.retire(id)
-	}
-}
-
-// retire forgets a worker that is removed and idle.
-func (s *state) retire(id WorkerID) {
-	w := &s.workers[id]
-	s.emit(Event{Kind: WorkerRetired, URL: w.spec.URL})
-	delete(s.byURL, w.spec.URL)
-	s.workers[id] = worker{}
-	s.freeIDs = append(s.freeIDs, id)
-}
-
-// membershipChanged tells the policies that keep something about members.
-func (s *state) membershipChanged() {
-	for r := range s.policies {
-		k, ok := s.policies[r].(policy.MemberKeeper)
-		if !ok {
-			continue
-		}
-		var ms []policy.Member
-		for i := range s.workers {
-			if w := &s.workers[i]; w.member && w.spec.Role == Role(r) {
-				ms = append(ms, policy.Member{ID: uint32(i), URL: w.spec.URL})
-			}
-		}
-		k.SetMembers(ms)
-	}
-}
-
-// reportHealth takes the result of a check of everything at base, and reports
-// whether that is healthy now.
-func (s *state) reportHealth(base, reason string) bool {
-	healthy := false
-	for _, id := range s.byBase[base] {
-		w := &s.workers[id]
-		if w.health.report(&s.opts.Health, reason) {
-			k := WorkerHealthy
-			if !w.health.healthy {
-				k = WorkerUnhealthy
-			}
-			s.emit(Event{Kind: k, URL: w.spec.URL, Detail: reason, Load: w.load()})
-		}
-		healthy = healthy || w.health.healthy
-	}
-	return healthy
 }

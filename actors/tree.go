@@ -2,8 +2,9 @@ package actors
 
 import (
 	"errors"
-	"loadstar/prefixtree"
 	"sync"
+
+	"loadstar/prefixtree"
 )
 
 // treeInboxSize is how many messages may wait for the tree. It is short on
@@ -26,8 +27,16 @@ type Tree struct {
 	inbox    chan treeMessage
 	done     chan struct{}
 	registry *Registry
-	keys     sync.Pool // of *[]uint64: copies of keys on their way to be inserted
+	keys     sync.Pool     // of *[]uint64: copies of keys on their way to be inserted
+	long     chan struct{} // holds a token for each long key on its way
 }
+
+// A key of more than longKey blocks is long. At most longKeys of them are on
+// their way at a time: a copy may take a megabyte.
+const (
+	longKey  = 1024
+	longKeys = 8
+)
 
 type treeKind uint8
 
@@ -54,13 +63,13 @@ type TreeStats struct {
 	Nodes   int
 	Entries int    // (node, worker) pairs
 	Evicted uint64 // entries evicted to stay within the limit, since the start
-	Dropped uint64 // requests that the tree passed on too late for a hint
+	Dropped uint64 // requests that the tree looked up and found no room for at the registry
 }
 
 // newTree starts a tree of at most limit bytes that passes requests on to r.
 // Call Stop to end it.
 func newTree(r *Registry, limit int) *Tree {
-	t := &Tree{inbox: make(chan treeMessage, treeInboxSize), done: make(chan struct{}), registry: r}
+	t := &Tree{inbox: make(chan treeMessage, treeInboxSize), done: make(chan struct{}), registry: r, long: make(chan struct{}, longKeys)}
 	t.keys.New = func() any { return new([]uint64) }
 	go t.loop(prefixtree.New(limit))
 	return t
@@ -109,15 +118,31 @@ func (t *Tree) Insert(key []uint64, w WorkerID) bool {
 	if len(key) == 0 || len(t.inbox) == cap(t.inbox) {
 		return len(key) == 0 // do not copy what would be dropped
 	}
+	if len(key) > longKey {
+		select {
+		case t.long <- struct{}{}:
+		default:
+			return false
+		}
+	}
 	k := t.keys.Get().(*[]uint64)
 	*k = append((*k)[:0], key...)
 	select {
 	case t.inbox <- treeMessage{kind: treeInsert, key: k, worker: w}:
 		return true
 	default:
-		t.keys.Put(k)
+		t.inserted(k)
 		return false
 	}
+}
+
+// inserted takes back the copy of a key.
+func (t *Tree) inserted(key *[]uint64) {
+	if len(*key) > longKey {
+		<-t.long
+		return // so big a copy isn't worth keeping
+	}
+	t.keys.Put(key)
 }
 
 // Forget drops what is known of w, for when its cache is gone. From the next

@@ -2,9 +2,10 @@ package actors
 
 import (
 	"errors"
-	"loadstar/actors/policy"
 	"sync/atomic"
 	"testing"
+
+	"loadstar/actors/policy"
 )
 
 // key returns a prompt of n blocks, of which the first shared are those of every

@@ -2,8 +2,9 @@ package actors
 
 import (
 	"errors"
-	"loadstar/prefixtree"
 	"slices"
+
+	"loadstar/prefixtree"
 )
 
 // errBusy tells Tree.Acquire that the registry had no room for a request that
@@ -39,7 +40,7 @@ func (t *Tree) loop(tree *prefixtree.Tree) {
 			}
 		case treeInsert:
 			tree.Insert(*m.key, uint32(m.worker))
-			t.keys.Put(m.key)
+			t.inserted(m.key)
 		case treeForget:
 			leaving[uint32(m.worker)] = true
 		case treeStats:

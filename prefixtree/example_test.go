@@ -2,6 +2,7 @@ package prefixtree_test
 
 import (
 	"fmt"
+
 	"loadstar/prefixtree"
 )
 

@@ -4,9 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
+
 	"loadstar/actors"
 	"loadstar/proxy/httphead"
-	"time"
 
 	"github.com/valyala/fasthttp"
 )

@@ -3,12 +3,13 @@ package proxy
 import (
 	"encoding/json"
 	"fmt"
-	"loadstar/actors"
-	"loadstar/proxy/proxytest"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
+
+	"loadstar/actors"
+	"loadstar/proxy/proxytest"
 )
 
 // call makes one request to the router and returns the answer.

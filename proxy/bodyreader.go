@@ -3,9 +3,10 @@ package proxy
 import (
 	"errors"
 	"io"
+	"time"
+
 	"loadstar/proxy/httphead"
 	"loadstar/proxy/upstream"
-	"time"
 )
 
 // bodyReader takes the body of an answer from a link, piece by piece, without

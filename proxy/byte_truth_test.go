@@ -3,11 +3,12 @@ package proxy
 import (
 	"encoding/json"
 	"fmt"
-	"loadstar/proxy/proxytest"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	"loadstar/proxy/proxytest"
 )
 
 // oddBodies are bodies that a router which parses and writes again, or which

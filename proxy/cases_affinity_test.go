@@ -2,13 +2,14 @@ package proxy
 
 import (
 	"fmt"
-	"loadstar/actors"
-	"loadstar/proxy/proxytest"
 	"net"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"loadstar/actors"
+	"loadstar/proxy/proxytest"
 )
 
 // served posts body and returns which of the workers got it.

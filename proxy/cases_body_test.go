@@ -4,10 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"loadstar/proxy/proxytest"
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"loadstar/proxy/proxytest"
 
 	"github.com/valyala/fasthttp"
 )

@@ -4,11 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"loadstar/actors"
-	"loadstar/proxy/proxytest"
 	"strings"
 	"testing"
 	"time"
+
+	"loadstar/actors"
+	"loadstar/proxy/proxytest"
 )
 
 // tryPost sends one chat and returns whatever came of an answer.

@@ -2,10 +2,11 @@ package proxy
 
 import (
 	"fmt"
-	"loadstar/proxy/proxytest"
 	"slices"
 	"strings"
 	"testing"
+
+	"loadstar/proxy/proxytest"
 )
 
 // TestCaseB66HeadersReachTheWorker: there is no list of headers that may pass;

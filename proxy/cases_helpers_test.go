@@ -2,11 +2,12 @@ package proxy
 
 import (
 	"bytes"
-	"loadstar/actors"
-	"loadstar/proxy/proxytest"
 	"slices"
 	"strings"
 	"testing"
+
+	"loadstar/actors"
+	"loadstar/proxy/proxytest"
 )
 
 // The tests named TestCaseB… answer one kind of public fault report each, by

@@ -2,11 +2,12 @@ package proxy
 
 import (
 	"fmt"
-	"loadstar/actors"
-	"loadstar/proxy/proxytest"
 	"strings"
 	"testing"
 	"time"
+
+	"loadstar/actors"
+	"loadstar/proxy/proxytest"
 )
 
 // TestCaseB05NoCountWithoutLease: a request that reaches no worker gives back

@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"loadstar/actors"
-	"loadstar/proxy/proxytest"
 	"strings"
 	"testing"
+
+	"loadstar/actors"
+	"loadstar/proxy/proxytest"
 )
 
 // rawStream answers with an event stream made of these pieces, a chunk and a

@@ -4,14 +4,15 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"loadstar/actors/policy"
-	"loadstar/proxy/proxytest"
 	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"loadstar/actors/policy"
+	"loadstar/proxy/proxytest"
 )
 
 var (

@@ -8,12 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"loadstar/actors"
 	"net"
 	"net/http"
 	"slices"
 	"syscall"
 	"time"
+
+	"loadstar/actors"
 
 	"github.com/valyala/fasthttp"
 )

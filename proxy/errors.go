@@ -2,8 +2,9 @@ package proxy
 
 import (
 	"errors"
-	"loadstar/actors"
 	"strconv"
+
+	"loadstar/actors"
 
 	"github.com/valyala/fasthttp"
 )

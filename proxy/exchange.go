@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
+	"runtime/debug"
+	"time"
+
 	"loadstar/actors"
 	"loadstar/proxy/httphead"
 	"loadstar/proxy/routekey"
 	"loadstar/proxy/watch"
-	"net"
-	"runtime/debug"
-	"time"
 
 	"github.com/valyala/fasthttp"
 )

@@ -3,12 +3,13 @@ package proxy
 import (
 	"context"
 	"errors"
-	"loadstar/actors"
-	"loadstar/actors/workerurl"
-	"loadstar/proxy/upstream"
 	"net/url"
 	"strings"
 	"time"
+
+	"loadstar/actors"
+	"loadstar/actors/workerurl"
+	"loadstar/proxy/upstream"
 )
 
 // WorkerSpec is what is known of a worker when it is added.
@@ -21,33 +22,54 @@ type WorkerSpec struct {
 }
 
 // AddWorker makes a worker a member of the fleet, or each of its data-parallel
-// ranks. It gets requests once a check has found it healthy. Errors: those of
-// workerurl.Canonical and Registry.Add.
+// ranks, and returns its canonical base URL. It gets requests once a check has
+// found it healthy. Errors: those of workerurl.Canonical and Registry.Add.
 func (p *Proxy) AddWorker(w WorkerSpec) (base string, err error) {
 	base, err = workerurl.Canonical(w.URL)
 	if err != nil {
 		return "", err
 	}
-	specs := actors.Expand(actors.Spec{
-		Base: base, Role: actors.Regular, Model: w.Model, Priority: w.Priority, Cost: w.Cost, Labels: w.Labels,
-	}, p.opts.Ranks)
-	for i := range specs {
-		pool, err := upstream.NewPool(base, p.upstreamOptions())
-		if err != nil {
-			return "", err
+	w.URL = base
+	return base, p.AddWorkers([]WorkerSpec{w})
+}
+
+// AddWorkers makes workers members of the fleet, all of them or none. Their URLs
+// are canonical. Errors: those of Registry.Add.
+func (p *Proxy) AddWorkers(ws []WorkerSpec) error {
+	var specs []actors.Spec
+	for _, w := range ws {
+		specs = append(specs, actors.Expand(actors.Spec{
+			Base: w.URL, Role: actors.Regular, Model: w.Model, Priority: w.Priority, Cost: w.Cost, Labels: w.Labels,
+		}, p.opts.Ranks)...)
+	}
+	pools, err := p.pools(specs)
+	if err == nil {
+		_, err = p.router.Add(specs)
+	}
+	if err != nil {
+		for _, pool := range pools {
+			pool.Retire()
 		}
+		return err
+	}
+	for i := range specs {
+		p.prober.Watch(specs[i].Base)
+	}
+	return nil
+}
+
+// pools gives each worker a pool of connections. After an error it returns those
+// made before.
+func (p *Proxy) pools(specs []actors.Spec) (pools []*upstream.Pool, err error) {
+	for i := range specs {
+		pool, err := upstream.NewPool(specs[i].Base, p.upstreamOptions())
+		if err != nil {
+			return pools, err
+		}
+		pools = append(pools, pool)
 		specs[i].Handle = pool
 	}
-	if _, err := p.router.Add(specs); err != nil {
-		for i := range specs {
-			specs[i].Handle.(*upstream.Pool).Retire()
-		}
-		return base, err
-	}
-	for range specs {
-		p.prober.Watch(base)
-	}
-	return base, nil
+	return pools, nil
 }
 
 // RemoveWorker ends the membership of the worker with a canonical name, or of
@@ -103,7 +125,7 @@ func (p *Proxy) AwaitWorker(ctx context.Context) bool {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if p.fleetHealth().usable > 0 {
+		if p.router.Health(p.now()).Usable > 0 {
 			return true
 		}
 		select {

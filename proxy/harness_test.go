@@ -3,15 +3,16 @@ package proxy
 import (
 	"context"
 	"fmt"
-	"loadstar/actors"
-	"loadstar/actors/policy"
-	"loadstar/proxy/proxytest"
 	"log/slog"
 	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"loadstar/actors"
+	"loadstar/actors/policy"
+	"loadstar/proxy/proxytest"
 )
 
 // patience is how long a test waits for an event that is due at once.

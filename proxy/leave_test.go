@@ -1,11 +1,12 @@
 package proxy
 
 import (
+	"testing"
+	"time"
+
 	"loadstar/actors"
 	"loadstar/actors/policy"
 	"loadstar/proxy/proxytest"
-	"testing"
-	"time"
 )
 
 // stalledStream answers with two events and then says nothing until its peer

@@ -3,13 +3,14 @@ package proxy
 import (
 	"context"
 	"errors"
-	"loadstar/actors"
-	"loadstar/proxy/httphead"
-	"loadstar/proxy/upstream"
 	"net"
 	"strconv"
 	"syscall"
 	"time"
+
+	"loadstar/actors"
+	"loadstar/proxy/httphead"
+	"loadstar/proxy/upstream"
 )
 
 // staleWithin is how soon a reused connection must have died for the request to

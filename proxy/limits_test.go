@@ -2,11 +2,12 @@ package proxy
 
 import (
 	"fmt"
-	"loadstar/actors"
-	"loadstar/proxy/proxytest"
 	"strings"
 	"testing"
 	"time"
+
+	"loadstar/actors"
+	"loadstar/proxy/proxytest"
 )
 
 // TestBodyLimit: the limit is inclusive, holds for chunked bodies too, and the

@@ -3,13 +3,14 @@ package proxy
 import (
 	"errors"
 	"io"
+	"net"
+	"syscall"
+	"time"
+
 	"loadstar/actors"
 	"loadstar/proxy/httphead"
 	"loadstar/proxy/upstream"
 	"loadstar/proxy/watch"
-	"net"
-	"syscall"
-	"time"
 )
 
 // armAfter is how long a request waits for a worker before its client is

@@ -3,10 +3,11 @@ package proxy
 import (
 	"fmt"
 	"io"
-	"loadstar/actors"
-	"loadstar/actors/policy"
 	"runtime"
 	"time"
+
+	"loadstar/actors"
+	"loadstar/actors/policy"
 
 	"github.com/VictoriaMetrics/metrics"
 )

@@ -2,13 +2,14 @@ package proxy
 
 import (
 	"fmt"
-	"loadstar/actors"
-	"loadstar/proxy/proxytest"
 	"math/rand/v2"
 	"net"
 	"strconv"
 	"strings"
 	"testing"
+
+	"loadstar/actors"
+	"loadstar/proxy/proxytest"
 )
 
 // scrape returns the router's metrics by series.

@@ -1,9 +1,10 @@
 package proxy
 
 import (
-	"loadstar/actors"
 	"net"
 	"time"
+
+	"loadstar/actors"
 
 	"github.com/valyala/fasthttp"
 	"github.com/valyala/fasthttp/pprofhandler"

@@ -2,8 +2,9 @@ package proxy
 
 import (
 	"encoding/json"
-	"loadstar/proxy/httphead"
 	"strings"
+
+	"loadstar/proxy/httphead"
 
 	"github.com/valyala/fasthttp"
 )

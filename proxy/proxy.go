@@ -5,12 +5,13 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
-	"loadstar/actors"
-	"loadstar/proxy/upstream"
-	"loadstar/proxy/watch"
 	"log/slog"
 	"sync"
 	"time"
+
+	"loadstar/actors"
+	"loadstar/proxy/upstream"
+	"loadstar/proxy/watch"
 
 	"github.com/valyala/fasthttp"
 )

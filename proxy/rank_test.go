@@ -2,10 +2,11 @@ package proxy
 
 import (
 	"fmt"
-	"loadstar/actors"
-	"loadstar/proxy/proxytest"
 	"net/url"
 	"testing"
+
+	"loadstar/actors"
+	"loadstar/proxy/proxytest"
 )
 
 // TestRanks: each data-parallel rank is a worker with a load of its own, and a

@@ -2,9 +2,10 @@ package proxy
 
 import (
 	"context"
-	"loadstar/actors"
 	"log/slog"
 	"time"
+
+	"loadstar/actors"
 )
 
 // record is what is remembered of a request for metrics and the access log.

@@ -3,10 +3,11 @@ package proxy
 import (
 	"errors"
 	"io"
+	"strconv"
+
 	"loadstar/actors"
 	"loadstar/proxy/httphead"
 	"loadstar/proxy/upstream"
-	"strconv"
 
 	"github.com/valyala/fasthttp"
 )

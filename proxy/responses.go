@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+
 	"loadstar/actors"
 	"loadstar/actors/policy"
 )

@@ -2,9 +2,10 @@ package proxy
 
 import (
 	"fmt"
-	"loadstar/proxy/proxytest"
 	"strings"
 	"testing"
+
+	"loadstar/proxy/proxytest"
 )
 
 // responder stores responses and serves those it has.

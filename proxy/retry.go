@@ -2,12 +2,13 @@ package proxy
 
 import (
 	"errors"
-	"loadstar/actors"
-	"loadstar/proxy/httphead"
-	"loadstar/proxy/upstream"
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"loadstar/actors"
+	"loadstar/proxy/httphead"
+	"loadstar/proxy/upstream"
 )
 
 // serve tries workers until one answers, or the retries are spent.

@@ -3,12 +3,13 @@ package proxy
 import (
 	"encoding/json"
 	"fmt"
-	"loadstar/actors"
-	"loadstar/actors/policy"
-	"loadstar/proxy/proxytest"
 	"strings"
 	"testing"
 	"time"
+
+	"loadstar/actors"
+	"loadstar/actors/policy"
+	"loadstar/proxy/proxytest"
 )
 
 // eachPolicy runs a scenario under every policy, side by side.

@@ -2,9 +2,10 @@ package proxy
 
 import (
 	"fmt"
-	"loadstar/proxy/proxytest"
 	"strings"
 	"testing"
+
+	"loadstar/proxy/proxytest"
 )
 
 // TestNewPrefixesSpreadAndStay: many new prefixes, one after another on an idle

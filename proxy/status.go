@@ -3,8 +3,9 @@ package proxy
 import (
 	"bytes"
 	"fmt"
-	"loadstar/actors"
 	"strings"
+
+	"loadstar/actors"
 
 	"github.com/valyala/fasthttp"
 )
@@ -12,42 +13,16 @@ import (
 // liveness says that the process answers.
 func (x *exchange) liveness() { x.answerText(fasthttp.StatusOK, "OK") }
 
-// fleetHealth is what load balancers want to know.
-type fleetHealth struct {
-	usable, total int
-	unhealthy     []string
-}
-
-func (p *Proxy) fleetHealth() (h fleetHealth) {
-	v, err := p.router.Snapshot(p.now())
-	if err != nil {
-		return h
-	}
-	for i := range v.Workers {
-		w := &v.Workers[i]
-		if !w.Member {
-			continue
-		}
-		h.total++
-		if w.Usable() {
-			h.usable++
-		} else {
-			h.unhealthy = append(h.unhealthy, w.URL)
-		}
-	}
-	return h
-}
-
 // readiness says whether requests should be sent here: some worker may serve
 // them, and no shutdown has begun.
 func (x *exchange) readiness() {
-	h := x.p.fleetHealth()
-	if h.usable > 0 && !x.p.stopping() {
+	h := x.p.router.Health(x.p.now())
+	if h.Usable > 0 && !x.p.stopping() {
 		x.answerJSON(fasthttp.StatusOK, struct {
 			Status  string `json:"status"`
 			Healthy int    `json:"healthy_workers"`
 			Total   int    `json:"total_workers"`
-		}{"ready", h.usable, h.total})
+		}{"ready", h.Usable, h.Members})
 		return
 	}
 	reason := "no healthy workers available"
@@ -58,24 +33,24 @@ func (x *exchange) readiness() {
 		Status string `json:"status"`
 		Reason string `json:"reason"`
 		Total  int    `json:"total_workers"`
-	}{"not_ready", reason, h.total})
+	}{"not_ready", reason, h.Members})
 }
 
 // health says whether some worker may serve requests. Unlike vllm-router's, it
 // is well while one of many is down, and not while there are none.
 func (x *exchange) health() {
-	h := x.p.fleetHealth()
+	h := x.p.router.Health(x.p.now())
 	switch {
 	case x.p.stopping():
 		x.answerText(fasthttp.StatusServiceUnavailable, "Shutting down")
-	case h.total == 0:
+	case h.Members == 0:
 		x.answerText(fasthttp.StatusServiceUnavailable, "No workers")
-	case h.usable == 0:
-		x.answerText(fasthttp.StatusServiceUnavailable, "Unhealthy servers: "+quoteList(h.unhealthy))
-	case len(h.unhealthy) == 0:
+	case h.Usable == 0:
+		x.answerText(fasthttp.StatusServiceUnavailable, "Unhealthy servers: "+quoteList(h.Unusable))
+	case len(h.Unusable) == 0:
 		x.answerText(fasthttp.StatusOK, "All servers healthy")
 	default:
-		x.answerText(fasthttp.StatusOK, fmt.Sprintf("%d of %d servers healthy. Unhealthy servers: %s", h.usable, h.total, quoteList(h.unhealthy)))
+		x.answerText(fasthttp.StatusOK, fmt.Sprintf("%d of %d servers healthy. Unhealthy servers: %s", h.Usable, h.Members, quoteList(h.Unusable)))
 	}
 }
 

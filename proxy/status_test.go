@@ -1,10 +1,11 @@
 package proxy
 
 import (
-	"loadstar/actors"
-	"loadstar/proxy/proxytest"
 	"strings"
 	"testing"
+
+	"loadstar/actors"
+	"loadstar/proxy/proxytest"
 )
 
 // TestHealthEndpoints: what a load balancer may rely on.

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"time"
+
 	"loadstar/actors"
 	"loadstar/proxy/sse"
 	"loadstar/proxy/upstream"
-	"net"
-	"time"
 
 	"github.com/valyala/fasthttp"
 )

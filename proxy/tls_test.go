@@ -8,8 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
-	"loadstar/actors"
-	"loadstar/proxy/proxytest"
 	"math/big"
 	"net"
 	"net/http"
@@ -17,6 +15,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"loadstar/actors"
+	"loadstar/proxy/proxytest"
 )
 
 // certificate returns a certificate for 127.0.0.1 and the configuration of a

@@ -162,14 +162,14 @@ func TestOptionsAtTheirLimits(t *testing.T) {
 
 func TestReasonNames(t *testing.T) {
 	seen := map[string]bool{}
-	for r := Random; r <= OwnerFull; r++ {
+	for _, r := range Reasons() {
 		name := r.String()
 		if name == "unknown" || name == "" || seen[name] {
 			t.Errorf("Reason(%d) = %q, want a name of its own", r, name)
 		}
 		seen[name] = true
 	}
-	for _, r := range []Reason{0, OwnerFull + 1, 255} {
+	for _, r := range []Reason{0, Pinned + 1, 255} {
 		if got := r.String(); got != "unknown" {
 			t.Errorf("Reason(%d) = %q, want unknown", r, got)
 		}

@@ -3,11 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"loadstar/bench/worker"
 	"log/slog"
 	"net"
 	"os"
 	"time"
+
+	"loadstar/bench/worker"
 )
 
 // demoModel is the name that the simulated workers serve.

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"loadstar/actors/workerurl"
 	"log/slog"
 	"math"
 	"net"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"loadstar/actors/workerurl"
 )
 
 // The longest times that flags take: far beyond any use, and well inside of what a

@@ -2,10 +2,11 @@ package main
 
 import (
 	"fmt"
-	"loadstar/actors/workerurl"
 	"math"
 	"slices"
 	"strings"
+
+	"loadstar/actors/workerurl"
 )
 
 // workerOptions is the fleet at start-up and how to speak with it.

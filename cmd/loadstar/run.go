@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"loadstar/actors"
-	"loadstar/actors/policy"
-	"loadstar/proxy"
 	"log/slog"
 	"net"
 	"os"
@@ -16,6 +13,10 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"loadstar/actors"
+	"loadstar/actors/policy"
+	"loadstar/proxy"
 )
 
 // route runs the router until a signal or until ctx ends.
@@ -55,13 +56,15 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 		closeNow()
 		return fmt.Errorf("cannot listen for metrics: %w; choose another --prometheus-host or --prometheus-port", err)
 	}
-	for _, url := range c.Workers.URLs {
-		if _, err := p.AddWorker(proxy.WorkerSpec{URL: url, Priority: proxy.DefaultPriority}); err != nil {
-			ln.Close()
-			metricsLn.Close()
-			closeNow()
-			return err
-		}
+	fleet := make([]proxy.WorkerSpec, len(c.Workers.URLs))
+	for i, url := range c.Workers.URLs {
+		fleet[i] = proxy.WorkerSpec{URL: url, Priority: proxy.DefaultPriority}
+	}
+	if err := p.AddWorkers(fleet); err != nil {
+		ln.Close()
+		metricsLn.Close()
+		closeNow()
+		return err
 	}
 	served := make(chan error, 2)
 	go func() { served <- p.Serve(ln, certs) }()

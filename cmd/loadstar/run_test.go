@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"loadstar/actors/policy"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"loadstar/actors/policy"
 )
 
 // program under test: the test binary runs main when asked to, so that signals

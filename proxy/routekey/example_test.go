@@ -2,6 +2,7 @@ package routekey_test
 
 import (
 	"fmt"
+
 	"loadstar/proxy/routekey"
 )
 

@@ -1,0 +1,165 @@
+package actors
+
+import (
+	"fmt"
+
+	"loadstar/actors/policy"
+)
+
+// add makes members of specs, all or none. A worker that was removed and still
+// has leases gets its membership back with those leases counted.
+func (s *state) add(specs []Spec) ([]WorkerID, error) {
+	named := make(map[string]bool, len(specs))
+	for i := range specs {
+		url := specs[i].URL
+		if specs[i].Role >= numRoles {
+			return nil, fmt.Errorf("%s: there is no role %d", url, specs[i].Role)
+		}
+		if id, ok := s.byURL[url]; ok && s.workers[id].member || named[url] {
+			return nil, fmt.Errorf("%w: %s", ErrDuplicate, url)
+		}
+		named[url] = true
+	}
+	if s.members+len(specs) > s.opts.MaxWorkers {
+		return nil, fmt.Errorf("%w (%d)", ErrTooMany, s.opts.MaxWorkers)
+	}
+	ids := make([]WorkerID, len(specs))
+	for i := range specs {
+		ids[i] = s.enlist(specs[i])
+	}
+	s.membershipChanged()
+	return ids, nil
+}
+
+// enlist enters one worker. Health and breaker begin anew, for what answers at
+// this address may be another process; its live leases stay as they are.
+func (s *state) enlist(spec Spec) WorkerID {
+	if spec.Cost <= 0 {
+		spec.Cost = 1
+	}
+	if spec.Model == "" {
+		spec.Model = AnyModel
+	}
+	id, known := s.byURL[spec.URL]
+	switch {
+	case known:
+	case len(s.freeIDs) > 0:
+		id = s.freeIDs[len(s.freeIDs)-1]
+		s.freeIDs = s.freeIDs[:len(s.freeIDs)-1]
+	default:
+		id = WorkerID(len(s.workers))
+		s.workers = append(s.workers, worker{})
+	}
+	w := &s.workers[id]
+	s.pools[w.spec.Role].stale, s.pools[spec.Role].stale = true, true
+	w.place = unplaced
+	w.spec, w.hash = spec, policy.Hash(spec.URL)
+	w.member, w.used = true, true
+	s.epochs++ // never that of another worker that had this number
+	w.epoch = s.epochs
+	w.health, w.breaker = health{reason: "not checked yet"}, breaker{}
+	s.byURL[spec.URL] = id
+	s.byBase[spec.Base] = append(s.byBase[spec.Base], id)
+	if spec.Model != AnyModel {
+		s.models[spec.Model]++
+	}
+	s.members++
+	s.emit(Event{Kind: WorkerAdded, URL: spec.URL, Load: w.load()})
+	return id
+}
+
+// remove ends the membership of the worker with this URL, or of all ranks when
+// it is the base URL of data-parallel ranks.
+func (s *state) remove(url string) ([]Removed, error) {
+	ids := make([]WorkerID, 0, 1)
+	if id, ok := s.byURL[url]; ok && s.workers[id].member {
+		ids = append(ids, id)
+	} else {
+		ids = append(ids, s.byBase[url]...)
+	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("%w: %s", ErrUnknownWorker, url)
+	}
+	removed := make([]Removed, len(ids))
+	for i, id := range ids {
+		w := &s.workers[id]
+		removed[i] = Removed{ID: id, URL: w.spec.URL, Base: w.spec.Base, Handle: w.spec.Handle, Leases: w.leases()}
+		s.discharge(id)
+	}
+	s.membershipChanged()
+	return removed, nil
+}
+
+// discharge ends one worker's membership. Its entry goes when it is idle too.
+func (s *state) discharge(id WorkerID) {
+	w := &s.workers[id]
+	w.member, w.place = false, unplaced
+	s.pools[w.spec.Role].stale = true
+	base := w.spec.Base
+	left := s.byBase[base][:0]
+	for _, x := range s.byBase[base] {
+		if x != id {
+			left = append(left, x)
+		}
+	}
+	if len(left) > 0 {
+		s.byBase[base] = left
+	} else {
+		delete(s.byBase, base)
+	}
+	if m := w.spec.Model; m != AnyModel {
+		if s.models[m]--; s.models[m] == 0 {
+			delete(s.models, m)
+		}
+	}
+	s.members--
+	s.emit(Event{Kind: WorkerRemoved, URL: w.spec.URL, Load: w.load()})
+	if w.leases() == 0 {
+		s.retire(id)
+	}
+}
+
+// retire forgets a worker that is removed and idle.
+func (s *state) retire(id WorkerID) {
+	w := &s.workers[id]
+	s.emit(Event{Kind: WorkerRetired, URL: w.spec.URL})
+	delete(s.byURL, w.spec.URL)
+	s.workers[id] = worker{}
+	s.freeIDs = append(s.freeIDs, id)
+}
+
+// membershipChanged tells the policies that keep something about members.
+func (s *state) membershipChanged() {
+	for r := range s.policies {
+		k, ok := s.policies[r].(policy.MemberKeeper)
+		if !ok {
+			continue
+		}
+		var ms []policy.Member
+		for i := range s.workers {
+			if w := &s.workers[i]; w.member && w.spec.Role == Role(r) {
+				ms = append(ms, policy.Member{ID: uint32(i), URL: w.spec.URL})
+			}
+		}
+		k.SetMembers(ms)
+	}
+}
+
+// reportHealth takes the result of a check of everything at base, and reports
+// whether that is healthy now.
+func (s *state) reportHealth(base, reason string) bool {
+	healthy := false
+	for _, id := range s.byBase[base] {
+		w := &s.workers[id]
+		if w.health.report(&s.opts.Health, reason) {
+			k := WorkerHealthy
+			if !w.health.healthy {
+				k = WorkerUnhealthy
+			}
+			s.pools[w.spec.Role].stale = true
+			s.emit(Event{Kind: k, URL: w.spec.URL, Detail: reason, Load: w.load()})
+		}
+		healthy = healthy || w.health.healthy
+	}
+	return healthy
+}

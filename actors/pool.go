@@ -1,0 +1,127 @@
+package actors
+
+import (
+	"slices"
+
+	"loadstar/actors/policy"
+)
+
+// pool is the workers of one role that may get requests, as policies see them.
+// It is kept so that a request costs no look at every worker. What it says of
+// loads is derived: each time a counter has changed it is computed from the
+// counters anew.
+type pool struct {
+	ready     []policy.Candidate // healthy members with a closed breaker, by rising ID
+	unsettled int                // healthy members whose breaker isn't closed: it depends on the moment if they may
+	stale     bool               // a membership, health or breaker has changed since
+}
+
+// unplaced is the place of a worker that is in no pool.
+const unplaced = -1
+
+// candidates returns the workers that may serve r, by rising ID, and how many
+// blocks of its prompt each is thought to have. unmark must follow.
+func (s *state) candidates(r *Request) []policy.Candidate {
+	p := &s.pools[r.Role]
+	if p.stale {
+		s.rebuild(r.Role)
+	}
+	onlyModel := len(s.models) > 0 && s.models[string(r.Model)] > 0
+	if p.unsettled == 0 && !onlyModel && len(r.Exclude) == 0 {
+		s.mark(r, p.ready)
+		return p.ready
+	}
+	c := s.gather(r, onlyModel, true)
+	if len(c) == 0 && len(r.Exclude) > 0 {
+		c = s.gather(r, onlyModel, false)
+	}
+	return c
+}
+
+// rebuild fills a role's pool anew.
+func (s *state) rebuild(role Role) {
+	p := &s.pools[role]
+	p.ready, p.unsettled, p.stale = p.ready[:0], 0, false
+	for i := range s.workers {
+		w := &s.workers[i]
+		if !w.used || w.spec.Role != role {
+			continue
+		}
+		w.place = unplaced
+		switch {
+		case !w.member || !w.health.healthy:
+		case w.breaker.state != BreakerClosed:
+			p.unsettled++
+		default:
+			w.place = len(p.ready)
+			p.ready = append(p.ready, w.candidate(WorkerID(i)))
+		}
+	}
+}
+
+// candidate is a worker as policies see it.
+func (w *worker) candidate(id WorkerID) policy.Candidate {
+	return policy.Candidate{ID: uint32(id), Hash: w.hash, URL: w.spec.URL, Load: w.load(), Pending: w.pending, Cost: w.spec.Cost}
+}
+
+// recount has the pool say what a worker's counters say.
+func (s *state) recount(w *worker) {
+	if w.place != unplaced {
+		c := &s.pools[w.spec.Role].ready[w.place]
+		c.Load, c.Pending = w.load(), w.pending
+	}
+}
+
+// gather picks the candidates one by one, where the pool alone can't tell.
+func (s *state) gather(r *Request, onlyModel, obeyExclude bool) []policy.Candidate {
+	c := s.gathered[:0]
+	for i := range s.workers {
+		w := &s.workers[i]
+		if !w.member || !w.health.healthy || w.spec.Role != r.Role ||
+			onlyModel && w.spec.Model != string(r.Model) ||
+			obeyExclude && slices.Contains(r.Exclude, WorkerID(i)) ||
+			!s.permits(w, r.Now) {
+			continue
+		}
+		c = append(c, w.candidate(WorkerID(i)))
+	}
+	s.gathered = c
+	s.mark(r, c)
+	return c
+}
+
+// permits asks a worker's breaker, which may become half open by that.
+func (s *state) permits(w *worker, now int64) bool {
+	if w.breaker.due(&s.opts.Breaker, now) {
+		s.moveBreaker(w, BreakerHalfOpen)
+	}
+	return w.breaker.permits(&s.opts.Breaker)
+}
+
+// mark notes which candidates are thought to have the prompt's prefix.
+func (s *state) mark(r *Request, c []policy.Candidate) {
+	for _, h := range r.hits {
+		if i, ok := placeOf(c, h.Worker); ok {
+			c[i].Match = min(int(h.Blocks), len(r.Key))
+		}
+	}
+}
+
+// unmark takes back what mark has noted: candidates are used again.
+func unmark(r *Request, c []policy.Candidate) {
+	for _, h := range r.hits {
+		if i, ok := placeOf(c, h.Worker); ok {
+			c[i].Match = 0
+		}
+	}
+}
+
+// placeOf returns the position of a worker among candidates, which stand by rising
+// ID.
+func placeOf(c []policy.Candidate, id uint32) (int, bool) {
+	// Where every worker is a candidate its number is its place.
+	if int(id) < len(c) && c[id].ID == id {
+		return int(id), true
+	}
+	return slices.BinarySearchFunc(c, id, func(c policy.Candidate, id uint32) int { return int(c.ID) - int(id) })
+}
