@@ -4,6 +4,34 @@ package actors
 
 import "testing"
 
+// Nor does a prefill and decode pair.
+func TestPairAllocatesNothing(t *testing.T) {
+	r := startRouter(t, "cache_aware", 1<<20)
+	for i := range 16 {
+		join(t, r, roleSpec(base(i), []Role{Prefill, Decode}[i%2]))
+	}
+	q := &Request{Key: key(0, 128, 1), Movable: true}
+	pair := func() {
+		q.Now++
+		p, d, err := r.AcquirePair(q)
+		if err != nil {
+			t.Fatalf("AcquirePair: %v", err)
+		}
+		p.FirstByte()
+		p.Release(Completed, q.Now)
+		if d, err = d.Begin(q); err != nil {
+			t.Fatalf("Begin: %v", err)
+		}
+		d.Release(Completed, q.Now)
+	}
+	for range 100 {
+		pair()
+	}
+	if got := testing.AllocsPerRun(2000, pair); got != 0 {
+		t.Errorf("%v allocations for a pair, want 0", got)
+	}
+}
+
 // A pair of Acquire and Release allocates nothing, on either way to the registry
 // and in either actor: what is measured counts every goroutine.
 func TestAcquireReleaseAllocatesNothing(t *testing.T) {

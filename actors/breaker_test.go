@@ -270,6 +270,7 @@ func TestCauses(t *testing.T) {
 		UpstreamTimeout:   {"upstream_timeout", bad},
 		UpstreamInvalid:   {"upstream_invalid", bad},
 		UpstreamTruncated: {"upstream_truncated", bad},
+		Moved:             {"moved", neutral},
 	}
 	all := Causes()
 	if len(all) != len(want) {

@@ -149,7 +149,7 @@ func TestModels(t *testing.T) {
 func TestRoles(t *testing.T) {
 	r := start(t, options("random"))
 	for i, role := range []Role{Regular, Prefill, Decode} {
-		join(t, r, Spec{URL: base(i), Base: base(i), Rank: NoRank, Role: role})
+		join(t, r, Spec{URL: base(i), Base: base(i), Rank: NoRank, Roles: RolesOf(role)})
 	}
 	for i, want := range []Phase{Plain, Prefilling, Decoding} {
 		role := Role(i)
@@ -246,7 +246,7 @@ func TestSessions(t *testing.T) {
 func TestPoliciesKnowTheMembers(t *testing.T) {
 	r := start(t, options("consistent_hash"))
 	join(t, r, spec(base(0)), spec(base(1)))
-	join(t, r, Spec{URL: base(2), Base: base(2), Rank: NoRank, Role: Decode})
+	join(t, r, Spec{URL: base(2), Base: base(2), Rank: NoRank, Roles: RolesOf(Decode)})
 	check := func(when string) {
 		t.Helper()
 		alone, err := policy.New("consistent_hash", policy.DefaultOptions())
@@ -256,7 +256,7 @@ func TestPoliciesKnowTheMembers(t *testing.T) {
 		var members []policy.Member
 		var candidates []policy.Candidate
 		for _, w := range snap(t, r).Workers {
-			if w.Member && w.Role == Regular {
+			if w.Member && w.Roles.Has(Regular) {
 				members = append(members, policy.Member{ID: uint32(w.ID), URL: w.URL})
 				candidates = append(candidates, policy.Candidate{ID: uint32(w.ID), URL: w.URL, Hash: policy.Hash(w.URL), Cost: 1})
 			}

@@ -12,8 +12,8 @@ func (s *state) add(specs []Spec) ([]WorkerID, error) {
 	named := make(map[string]bool, len(specs))
 	for i := range specs {
 		url := specs[i].URL
-		if specs[i].Role >= numRoles {
-			return nil, fmt.Errorf("%s: there is no role %d", url, specs[i].Role)
+		if specs[i].Roles >= 1<<numRoles {
+			return nil, fmt.Errorf("%s: there is no such set of roles: %d", url, specs[i].Roles)
 		}
 		if id, ok := s.byURL[url]; ok && s.workers[id].member || named[url] {
 			return nil, fmt.Errorf("%w: %s", ErrDuplicate, url)
@@ -40,6 +40,7 @@ func (s *state) enlist(spec Spec) WorkerID {
 	if spec.Model == "" {
 		spec.Model = AnyModel
 	}
+	spec.Roles = spec.Roles.normal()
 	id, known := s.byURL[spec.URL]
 	switch {
 	case known:
@@ -51,9 +52,10 @@ func (s *state) enlist(spec Spec) WorkerID {
 		s.workers = append(s.workers, worker{})
 	}
 	w := &s.workers[id]
-	s.pools[w.spec.Role].stale, s.pools[spec.Role].stale = true, true
-	w.place = unplaced
+	s.disturb(w) // its roles may have been others
+	w.place = nowhere()
 	w.spec, w.hash = spec, policy.Hash(spec.URL)
+	s.disturb(w)
 	w.member, w.used = true, true
 	s.epochs++ // never that of another worker that had this number
 	w.epoch = s.epochs
@@ -66,6 +68,21 @@ func (s *state) enlist(spec Spec) WorkerID {
 	s.members++
 	s.emit(Event{Kind: WorkerAdded, URL: spec.URL, Load: w.load()})
 	return id
+}
+
+// setRoles changes which phases a member serves.
+func (s *state) setRoles(url string, roles Roles) error {
+	id, ok := s.byURL[url]
+	if !ok || !s.workers[id].member {
+		return fmt.Errorf("%w: %s", ErrUnknownWorker, url)
+	}
+	w := &s.workers[id]
+	s.disturb(w)
+	w.spec.Roles = roles.normal()
+	w.place = nowhere()
+	s.disturb(w)
+	s.membershipChanged()
+	return nil
 }
 
 // remove ends the membership of the worker with this URL, or of all ranks when
@@ -93,8 +110,8 @@ func (s *state) remove(url string) ([]Removed, error) {
 // discharge ends one worker's membership. Its entry goes when it is idle too.
 func (s *state) discharge(id WorkerID) {
 	w := &s.workers[id]
-	w.member, w.place = false, unplaced
-	s.pools[w.spec.Role].stale = true
+	w.member, w.place = false, nowhere()
+	s.disturb(w)
 	base := w.spec.Base
 	left := s.byBase[base][:0]
 	for _, x := range s.byBase[base] {
@@ -137,7 +154,7 @@ func (s *state) membershipChanged() {
 		}
 		var ms []policy.Member
 		for i := range s.workers {
-			if w := &s.workers[i]; w.member && w.spec.Role == Role(r) {
+			if w := &s.workers[i]; w.member && w.spec.Roles.Has(Role(r)) {
 				ms = append(ms, policy.Member{ID: uint32(i), URL: w.spec.URL})
 			}
 		}
@@ -156,7 +173,7 @@ func (s *state) reportHealth(base, reason string) bool {
 			if !w.health.healthy {
 				k = WorkerUnhealthy
 			}
-			s.pools[w.spec.Role].stale = true
+			s.disturb(w)
 			s.emit(Event{Kind: k, URL: w.spec.URL, Detail: reason, Load: w.load()})
 		}
 		healthy = healthy || w.health.healthy

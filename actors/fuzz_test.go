@@ -38,7 +38,7 @@ type bookedWorker struct {
 // address with two ranks.
 func bookedFleet() []Spec {
 	all := []Spec{spec(base(0)), spec(base(1)), spec(base(2)), spec(base(3))}
-	all[2].Role, all[3].Role = Prefill, Decode
+	all[2].Roles, all[3].Roles = RolesOf(Prefill), RolesOf(Decode)
 	return append(all, Expand(Spec{Base: base(4)}, 2)...)
 }
 
@@ -85,7 +85,7 @@ func (b *books) pending(url string) int {
 // eligible reports whether anyone may get a request of a role.
 func (b *books) eligible(r Role) bool {
 	for _, w := range b.workers {
-		if w.member && w.healthy && w.spec.Role == r {
+		if w.member && w.healthy && w.spec.Roles.Has(r) {
 			return true
 		}
 	}
@@ -216,7 +216,7 @@ func keepBooks(t *testing.T, in []byte) {
 func (b *books) step(t *testing.T, r *Registry, o Options, specs []Spec, op byte, arg int, now int64) string {
 	t.Helper()
 	pick := func() *bookedLease { return b.leases[arg%len(b.leases)] }
-	switch op % 12 {
+	switch op % 14 {
 	case 0, 1:
 		return b.acquire(t, r, o, arg, now)
 	case 2: // reserve, which only a pair of prefill and decode does
@@ -275,6 +275,13 @@ func (b *books) step(t *testing.T, r *Registry, o Options, specs []Spec, op byte
 		return b.add(t, r, specs, arg)
 	case 10:
 		return b.remove(t, r, specs, arg)
+	case 11:
+		return b.acquirePair(t, r, o, arg, now)
+	case 12:
+		if len(b.leases) == 0 {
+			return "nothing"
+		}
+		return b.begin(t, pick(), arg, now)
 	default:
 		if arg%32 > 0 {
 			return "nothing" // draining ends most of what there is to test
@@ -318,7 +325,7 @@ func (b *books) acquire(t *testing.T, r *Registry, o Options, arg int, now int64
 		return "acquire in vain"
 	}
 	w := b.workers[l.URL]
-	if w == nil || !w.member || !w.healthy || w.spec.Role != q.Role {
+	if w == nil || !w.member || !w.healthy || !w.spec.Roles.Has(q.Role) {
 		t.Fatalf("acquired for %v at %s, which is not eligible: %+v", q.Role, l.URL, w)
 	}
 	b.leases = append(b.leases, &bookedLease{l, l.URL, phaseOf[q.Role], len(q.Key), true})
@@ -326,6 +333,65 @@ func (b *books) acquire(t *testing.T, r *Registry, o Options, arg int, now int64
 		t.Fatalf("lease names worker %d, want %d", l.Worker, v.ID)
 	}
 	return "acquire at " + l.URL
+}
+
+// acquirePair takes both leases of a pair, or one for the whole request.
+func (b *books) acquirePair(t *testing.T, r *Registry, o Options, arg int, now int64) string {
+	t.Helper()
+	q := Request{Key: make([]uint64, arg%9), Head: uint64(arg) << 40, Now: now, Short: arg % 3}
+	p, d, err := r.AcquirePair(&q)
+	var want error
+	switch {
+	case b.drained:
+		want = ErrStopped
+	case !b.eligible(Decode):
+		want = ErrNoDecode
+	case len(q.Key) >= q.Short && !b.eligible(Prefill):
+		want = ErrNoPrefill
+	}
+	if want != nil && !errors.Is(err, want) || want == nil && err != nil && o.Breaker.Disabled {
+		t.Fatalf("AcquirePair: %v, want %v", err, want)
+	}
+	if err != nil {
+		return "acquire a pair in vain"
+	}
+	if len(q.Key) < q.Short {
+		if p.registry != nil {
+			t.Fatalf("a prefill lease at %s for a short prompt", p.URL)
+		}
+		b.leases = append(b.leases, &bookedLease{d, d.URL, Plain, len(q.Key), true})
+		return "acquire the whole at " + d.URL
+	}
+	b.leases = append(b.leases, &bookedLease{p, p.URL, Prefilling, len(q.Key), true}, &bookedLease{d, d.URL, Reserved, 0, true})
+	return "acquire a pair at " + p.URL + " and " + d.URL
+}
+
+func (b *books) begin(t *testing.T, l *bookedLease, arg int, now int64) string {
+	t.Helper()
+	q := Request{Now: now, Movable: arg%2 == 0}
+	got, err := l.lease.Begin(&q)
+	switch {
+	case !l.live || l.phase != Reserved:
+		b.refused++
+		if !errors.Is(err, ErrLeaseEnded) {
+			t.Fatalf("Begin of a lease in phase %v, live %v: %v, want %v", l.phase, l.live, err, ErrLeaseEnded)
+		}
+	case err != nil && (!q.Movable || !errors.Is(err, ErrNoDecode)):
+		t.Fatalf("Begin: %v", err)
+	case err != nil:
+	case got.ticket == l.lease.ticket:
+		l.phase = Decoding
+	default: // moved
+		l.live = false
+		if !q.Movable {
+			t.Fatalf("Begin moved a lease that may not move from %s to %s", l.url, got.URL)
+		}
+		if w := b.workers[got.URL]; w == nil || !w.member || !w.healthy || !w.spec.Roles.Has(Decode) {
+			t.Fatalf("Begin moved to %s, which is not eligible: %+v", got.URL, w)
+		}
+		b.leases = append(b.leases, &bookedLease{got, got.URL, Decoding, 0, true})
+	}
+	return "begin"
 }
 
 func (b *books) check(t *testing.T, r *Registry, o Options, base string, ok bool) string {

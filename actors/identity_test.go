@@ -92,7 +92,7 @@ func TestRetiredOnlyWhenRemovedAndIdle(t *testing.T) {
 	})
 	t.Run("reserved counts as live", func(t *testing.T) {
 		r := start(t, options("round_robin"))
-		join(t, r, Spec{URL: base(0), Base: base(0), Rank: NoRank, Role: Decode})
+		join(t, r, Spec{URL: base(0), Base: base(0), Rank: NoRank, Roles: RolesOf(Decode)})
 		tk := reserve(t, r, 0)
 		remove(t, r, base(0))
 		if !known(t, r, base(0)) {

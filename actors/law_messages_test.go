@@ -17,6 +17,7 @@ var wantMessages = map[string]string{
 	"message": "kind kind; cause Cause; now int64; ticket ticket; pin uint64; request *Request; reply chan<- struct{}; control control",
 
 	"addWorkers":      "specs []Spec; reply chan<- addReply",
+	"setRoles":        "url string; roles Roles; reply chan<- error",
 	"removeWorkers":   "url string; reply chan<- removeReply",
 	"healthReport":    "base string; reason string; reply chan<- bool",
 	"snapshotRequest": "now int64; reply chan<- Snapshot",
@@ -28,7 +29,7 @@ var wantMessages = map[string]string{
 }
 
 // wantKinds are the messages that are not controls, and the control.
-var wantKinds = []string{"kindAcquire", "kindReturn", "kindFirstByte", "kindPin", "kindControl"}
+var wantKinds = []string{"kindAcquire", "kindPair", "kindBegin", "kindReturn", "kindFirstByte", "kindPin", "kindControl"}
 
 // No message can set a load: there is none with a field to do it through.
 func TestNoMessageSetsLoad(t *testing.T) {

@@ -94,7 +94,7 @@ func TestUnknownCauseAndRole(t *testing.T) {
 	if v.Load != 0 || v.Outcomes[Aborted] != 1 {
 		t.Errorf("load = %d, aborted = %d, want 0 and 1", v.Load, v.Outcomes[Aborted])
 	}
-	if _, err := r.Add([]Spec{{URL: base(1), Base: base(1), Rank: NoRank, Role: numRoles}}); err == nil {
+	if _, err := r.Add([]Spec{{URL: base(1), Base: base(1), Rank: NoRank, Roles: 1 << numRoles}}); err == nil {
 		t.Error("Add of a worker with a role that isn't one: no error")
 	}
 	if _, err := r.Acquire(&Request{Role: numRoles}); !errors.Is(err, ErrNoWorker) {

@@ -13,6 +13,12 @@ func (r *Registry) loop(s *state) {
 		case kindAcquire:
 			s.acquire(m.request)
 			m.reply <- struct{}{}
+		case kindPair:
+			s.acquirePair(m.request)
+			m.reply <- struct{}{}
+		case kindBegin:
+			s.begin(m.ticket, m.request)
+			m.reply <- struct{}{}
 		case kindReturn:
 			s.giveBack(m.ticket, m.cause, m.now)
 		case kindFirstByte:
@@ -29,7 +35,7 @@ func (r *Registry) loop(s *state) {
 	for {
 		select {
 		case m := <-r.inbox:
-			if m.kind == kindAcquire {
+			if m.request != nil {
 				m.reply <- struct{}{}
 			}
 		default:

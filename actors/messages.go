@@ -7,6 +7,8 @@ type kind uint8
 
 const (
 	kindAcquire kind = iota
+	kindPair
+	kindBegin
 	kindReturn
 	kindFirstByte
 	kindPin
@@ -19,10 +21,10 @@ type message struct {
 	kind    kind
 	cause   Cause           // kindReturn
 	now     int64           // kindReturn: monotonic nanoseconds
-	ticket  ticket          // kindReturn, kindFirstByte, kindPin
+	ticket  ticket          // kindReturn, kindBegin, kindFirstByte, kindPin
 	pin     uint64          // kindPin
-	request *Request        // kindAcquire; lent until its reply is sent or the loop has ended
-	reply   chan<- struct{} // kindAcquire; that of the request
+	request *Request        // kindAcquire, kindPair, kindBegin; lent until its reply is sent or the loop has ended
+	reply   chan<- struct{} // that of the request
 	control control         // kindControl
 }
 
@@ -37,7 +39,7 @@ type ticket struct {
 	slot uint32
 }
 
-// grant answers kindAcquire. It lies in the Request, which the loop may write
+// grant answers those kinds. It lies in the Request, which the loop may write
 // until it has sent the reply.
 type grant struct {
 	ticket   ticket
@@ -63,6 +65,14 @@ func (m addWorkers) apply(s *state) {
 	ids, err := s.add(m.specs)
 	m.reply <- addReply{ids, err}
 }
+
+type setRoles struct {
+	url   string
+	roles Roles
+	reply chan<- error
+}
+
+func (m setRoles) apply(s *state) { m.reply <- s.setRoles(m.url, m.roles) }
 
 type removeWorkers struct {
 	url   string
@@ -135,7 +145,7 @@ func (m halt) apply(s *state) {
 // Request is what a handler asks the registry for. Its owner may reuse it once
 // Acquire has returned, and keeps its slices unchanged until then.
 type Request struct {
-	Role    Role
+	Role    Role       // for Acquire
 	Model   []byte     // model asked for; empty when unknown
 	Key     []uint64   // chained block hashes of the prompt
 	Head    uint64     // hash of the prompt's first blocks; ties are broken with it
@@ -143,10 +153,14 @@ type Request struct {
 	Pin     uint64     // names what only one worker holds; 0 when nothing
 	Now     int64      // monotonic nanoseconds
 	Exclude []WorkerID // workers that failed this request; taken only when no other may serve it
+	Whole   bool       // for Acquire: the worker does all of the request, whatever its role
+	Short   int        // for AcquirePair: a decode worker that lacks fewer blocks does the whole
+	Movable bool       // for Begin: another decode worker may be taken
 
-	hits  []prefixtree.Hit // filled by the tree
-	grant grant
-	reply chan struct{} // capacity one; answered exactly once per Acquire
+	hits   []prefixtree.Hit // filled by the tree
+	grant  grant
+	second grant         // of the decode worker, for AcquirePair
+	reply  chan struct{} // capacity one; answered exactly once per call
 }
 
 // ready makes q fit to be sent. The answer that stands there from the outset is

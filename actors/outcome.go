@@ -17,12 +17,13 @@ const (
 	UpstreamTimeout                // the worker was silent for too long
 	UpstreamInvalid                // what the worker sent is not HTTP
 	UpstreamTruncated              // the worker broke off inside its answer
+	Moved                          // a reservation that another worker was taken for
 	numCauses
 )
 
 var causeNames = [numCauses]string{
 	"aborted", "completed", "client_error", "busy", "server_error", "client_gone", "connect_failed",
-	"upstream_reset", "upstream_timeout", "upstream_invalid", "upstream_truncated",
+	"upstream_reset", "upstream_timeout", "upstream_invalid", "upstream_truncated", "moved",
 }
 
 // String returns the metric label of the cause.

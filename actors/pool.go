@@ -16,24 +16,41 @@ type pool struct {
 	stale     bool               // a membership, health or breaker has changed since
 }
 
-// unplaced is the place of a worker that is in no pool.
+// unplaced is the place of a worker that isn't in the pool of a role.
 const unplaced = -1
 
-// candidates returns the workers that may serve r, by rising ID, and how many
-// blocks of its prompt each is thought to have. unmark must follow.
-func (s *state) candidates(r *Request) []policy.Candidate {
-	p := &s.pools[r.Role]
+// nowhere is the places of a worker that is in no pool.
+func nowhere() (all [numRoles]int) {
+	for r := range all {
+		all[r] = unplaced
+	}
+	return all
+}
+
+// disturb has the pools of a worker's roles rebuilt before they are used again.
+func (s *state) disturb(w *worker) {
+	for r := range s.pools {
+		if w.spec.Roles.Has(Role(r)) {
+			s.pools[r].stale = true
+		}
+	}
+}
+
+// candidates returns the workers that may serve r in a role, by rising ID, and
+// how many blocks of its prompt each is thought to have. unmark must follow.
+func (s *state) candidates(r *Request, role Role) []policy.Candidate {
+	p := &s.pools[role]
 	if p.stale {
-		s.rebuild(r.Role)
+		s.rebuild(role)
 	}
 	onlyModel := len(s.models) > 0 && s.models[string(r.Model)] > 0
 	if p.unsettled == 0 && !onlyModel && len(r.Exclude) == 0 {
 		s.mark(r, p.ready)
 		return p.ready
 	}
-	c := s.gather(r, onlyModel, true)
+	c := s.gather(r, role, onlyModel, true)
 	if len(c) == 0 && len(r.Exclude) > 0 {
-		c = s.gather(r, onlyModel, false)
+		c = s.gather(r, role, onlyModel, false)
 	}
 	return c
 }
@@ -44,40 +61,46 @@ func (s *state) rebuild(role Role) {
 	p.ready, p.unsettled, p.stale = p.ready[:0], 0, false
 	for i := range s.workers {
 		w := &s.workers[i]
-		if !w.used || w.spec.Role != role {
+		if !w.used {
 			continue
 		}
-		w.place = unplaced
+		w.place[role] = unplaced
+		if !w.spec.Roles.Has(role) {
+			continue
+		}
 		switch {
 		case !w.member || !w.health.healthy:
 		case w.breaker.state != BreakerClosed:
 			p.unsettled++
 		default:
-			w.place = len(p.ready)
+			w.place[role] = len(p.ready)
 			p.ready = append(p.ready, w.candidate(WorkerID(i)))
 		}
 	}
 }
 
-// candidate is a worker as policies see it.
+// candidate is a worker as policies see it. A reservation counts as load there:
+// what is about to run would else not be seen by those who choose meanwhile.
 func (w *worker) candidate(id WorkerID) policy.Candidate {
-	return policy.Candidate{ID: uint32(id), Hash: w.hash, URL: w.spec.URL, Load: w.load(), Pending: w.pending, Cost: w.spec.Cost}
+	return policy.Candidate{ID: uint32(id), Hash: w.hash, URL: w.spec.URL, Load: w.leases(), Pending: w.pending, Cost: w.spec.Cost}
 }
 
-// recount has the pool say what a worker's counters say.
+// recount has the pools say what a worker's counters say.
 func (s *state) recount(w *worker) {
-	if w.place != unplaced {
-		c := &s.pools[w.spec.Role].ready[w.place]
-		c.Load, c.Pending = w.load(), w.pending
+	for r, place := range w.place {
+		if place != unplaced {
+			c := &s.pools[r].ready[place]
+			c.Load, c.Pending = w.leases(), w.pending
+		}
 	}
 }
 
 // gather picks the candidates one by one, where the pool alone can't tell.
-func (s *state) gather(r *Request, onlyModel, obeyExclude bool) []policy.Candidate {
+func (s *state) gather(r *Request, role Role, onlyModel, obeyExclude bool) []policy.Candidate {
 	c := s.gathered[:0]
 	for i := range s.workers {
 		w := &s.workers[i]
-		if !w.member || !w.health.healthy || w.spec.Role != r.Role ||
+		if !w.member || !w.health.healthy || !w.spec.Roles.Has(role) ||
 			onlyModel && w.spec.Model != string(r.Model) ||
 			obeyExclude && slices.Contains(r.Exclude, WorkerID(i)) ||
 			!s.permits(w, r.Now) {

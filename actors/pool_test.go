@@ -26,10 +26,14 @@ func TestPoolSaysWhatCountersSay(t *testing.T) {
 	for step := range 20_000 {
 		now += rng.Int64N(int64(o.Breaker.Timeout) / 10)
 		url := base(rng.IntN(8))
-		switch rng.IntN(8) {
+		switch rng.IntN(10) {
 		case 0:
-			role := Role(rng.IntN(int(numRoles)))
-			_, _ = s.add([]Spec{{URL: url, Base: url, Rank: NoRank, Role: role}}) // it may be there
+			roles := Roles(rng.IntN(1 << numRoles))
+			if rng.IntN(4) == 0 {
+				_ = s.setRoles(url, roles) // it may be gone
+				break
+			}
+			_, _ = s.add([]Spec{{URL: url, Base: url, Rank: NoRank, Roles: roles}}) // it may be there
 		case 1:
 			if rng.IntN(3) == 0 {
 				_, _ = s.remove(url) // it may be gone
@@ -56,14 +60,28 @@ func TestPoolSaysWhatCountersSay(t *testing.T) {
 					q.hits = append(q.hits, prefixtree.Hit{Worker: uint32(i), Blocks: uint32(1 + rng.IntN(4))})
 				}
 			}
-			if s.acquire(&q); q.grant.err == nil {
+			switch rng.IntN(3) {
+			case 0:
+				s.acquirePair(&q)
+				tickets = append(tickets, q.grant.ticket, q.second.ticket)
+			case 1:
+				if len(tickets) > 0 {
+					q.Movable = true
+					i := rng.IntN(len(tickets))
+					if s.begin(tickets[i], &q); q.grant.err == nil {
+						tickets[i] = q.grant.ticket
+					}
+				}
+			default:
+				s.acquire(&q)
 				tickets = append(tickets, q.grant.ticket)
 			}
+			tickets = slices.DeleteFunc(tickets, func(t ticket) bool { return t == ticket{} })
 		}
 		for role := range numRoles {
 			q := Request{Role: role, Now: now}
-			got := slices.Clone(s.candidates(&q))
-			if want := s.gather(&q, false, true); !slices.Equal(got, want) {
+			got := slices.Clone(s.candidates(&q, role))
+			if want := s.gather(&q, role, false, true); !slices.Equal(got, want) {
 				t.Fatalf("step %d, %s: candidates %+v, want %+v", step, role, got, want)
 			}
 		}

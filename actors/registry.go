@@ -57,6 +57,29 @@ func (r *Registry) Acquire(q *Request) (Lease, error) {
 	return r.lease(r.wait(q))
 }
 
+// AcquirePair chooses a worker to prefill a request and one to decode it, and
+// counts the caller in the load of the first; its place at the second is
+// reserved until Begin. When the decode worker is to do the whole, the prefill
+// lease is the zero Lease. Errors: ErrNoPrefill, ErrNoDecode, ErrStopped.
+func (r *Registry) AcquirePair(q *Request) (prefill, decode Lease, err error) {
+	q.ready()
+	if !r.send(message{kind: kindPair, request: q, reply: q.reply}) {
+		return Lease{}, Lease{}, ErrStopped
+	}
+	return r.pair(r.wait(q), q)
+}
+
+func (r *Registry) pair(g grant, q *Request) (prefill, decode Lease, err error) {
+	if g.err != nil {
+		return Lease{}, Lease{}, g.err
+	}
+	if g.ticket.gen != 0 {
+		prefill, _ = r.lease(g)
+	}
+	decode, _ = r.lease(q.second)
+	return prefill, decode, nil
+}
+
 func (r *Registry) lease(g grant) (Lease, error) {
 	if g.err != nil {
 		return Lease{}, g.err
@@ -77,6 +100,17 @@ func (r *Registry) Add(specs []Spec) ([]WorkerID, error) {
 		return nil, ErrStopped
 	}
 	return v.ids, v.err
+}
+
+// SetRoles changes which phases the member with this URL serves. Requests
+// running there go on. Errors: ErrUnknownWorker, ErrStopped.
+func (r *Registry) SetRoles(url string, roles Roles) error {
+	reply := make(chan error, 1)
+	err, ok := ask(r, setRoles{url, roles, reply}, reply)
+	if !ok {
+		return ErrStopped
+	}
+	return err
 }
 
 // Removed is a worker that has just lost its membership.
@@ -201,6 +235,24 @@ func (l *Lease) FirstByte() {
 	if l.registry != nil {
 		l.registry.send(message{kind: kindFirstByte, ticket: l.ticket})
 	}
+}
+
+// Begin starts the decode phase of a lease that AcquirePair has reserved, and
+// returns the lease to go on with: this one, or, if q is Movable and the worker
+// has become unfit meanwhile, one at another worker, which this one has become.
+// After an error the lease is as it was. Errors: ErrNoDecode, ErrStopped, and
+// ErrLeaseEnded, which is a bug of the caller.
+func (l *Lease) Begin(q *Request) (Lease, error) {
+	q.ready()
+	r := l.registry
+	if !r.send(message{kind: kindBegin, ticket: l.ticket, request: q, reply: q.reply}) {
+		return *l, ErrStopped
+	}
+	begun, err := r.lease(r.wait(q))
+	if err != nil {
+		return *l, err
+	}
+	return begun, nil
 }
 
 // Pin says that the lease's worker holds what key names, for later requests with

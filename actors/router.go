@@ -60,6 +60,27 @@ func (r *Router) Acquire(q *Request) (Lease, error) {
 	return l, err
 }
 
+// AcquirePair chooses a worker to prefill a request and one to decode it, and
+// lets the tree learn that both will have seen the prompt; see
+// Registry.AcquirePair.
+func (r *Router) AcquirePair(q *Request) (prefill, decode Lease, err error) {
+	q.hits = q.hits[:0]
+	if r.tree == nil || len(q.Key) == 0 || !r.prefixes[Prefill] && !r.prefixes[Decode] {
+		return r.Registry.AcquirePair(q)
+	}
+	prefill, decode, err = r.tree.AcquirePair(q)
+	if err != nil {
+		return prefill, decode, err
+	}
+	if prefill.registry != nil && r.prefixes[Prefill] {
+		r.tree.Insert(q.Key, prefill.Worker)
+	}
+	if r.prefixes[Decode] {
+		r.tree.Insert(q.Key, decode.Worker)
+	}
+	return prefill, decode, nil
+}
+
 // Add is Registry.Add. A number that is new to its worker has nothing to do
 // with what the tree may still hold of its last bearer.
 func (r *Router) Add(specs []Spec) ([]WorkerID, error) {

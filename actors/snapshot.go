@@ -61,22 +61,42 @@ type LeaseView struct {
 	Age   time.Duration
 }
 
-// FleetHealth says how much of the fleet may serve requests.
+// FleetHealth says how much of the fleet may serve requests. A member with two
+// roles counts in both.
 type FleetHealth struct {
-	Usable   int // members that would be given a request
-	Members  int
-	Unusable []string // URLs of the other members
+	Usable   [numRoles]int // members that would be given a request, by role
+	Members  [numRoles]int
+	Unusable []string // URLs of members that would not
+}
+
+// Serves reports whether some member may be given a request in each of roles.
+func (h *FleetHealth) Serves(roles ...Role) bool {
+	for _, r := range roles {
+		if h.Usable[r] == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *state) fleetHealth(now int64) FleetHealth {
-	h := FleetHealth{Members: s.members}
+	var h FleetHealth
 	for i := range s.workers {
-		switch w := &s.workers[i]; {
-		case !w.member:
-		case w.health.healthy && (w.breaker.state != BreakerOpen || w.breaker.due(&s.opts.Breaker, now)):
-			h.Usable++
-		default:
+		w := &s.workers[i]
+		if !w.member {
+			continue
+		}
+		usable := w.health.healthy && (w.breaker.state != BreakerOpen || w.breaker.due(&s.opts.Breaker, now))
+		if !usable {
 			h.Unusable = append(h.Unusable, w.spec.URL)
+		}
+		for r := range numRoles {
+			if w.spec.Roles.Has(r) {
+				h.Members[r]++
+				if usable {
+					h.Usable[r]++
+				}
+			}
 		}
 	}
 	return h

@@ -2,14 +2,18 @@ package actors
 
 import (
 	"errors"
+	"fmt"
 
 	"loadstar/actors/policy"
 )
 
-// Errors of Acquire, Add and Remove.
+// Errors of the registry's methods.
 var (
 	ErrStopped       = errors.New("the router is shutting down")
 	ErrNoWorker      = errors.New("no worker is available")
+	ErrNoPrefill     = fmt.Errorf("%w for prefill", ErrNoWorker)
+	ErrNoDecode      = fmt.Errorf("%w for decode", ErrNoWorker)
+	ErrLeaseEnded    = errors.New("the lease has ended, or was not reserved")
 	ErrUnknownWorker = errors.New("no such worker")
 	ErrDuplicate     = errors.New("the worker is in the fleet already")
 	ErrTooMany       = errors.New("the fleet has as many workers as it may have")
@@ -68,9 +72,9 @@ type worker struct {
 	spec   Spec
 	hash   uint64 // of the URL, for rendezvous
 	member bool
-	used   bool   // the entry names a worker
-	place  int    // in its role's pool, or unplaced
-	epoch  uint32 // which membership this is, of all there were; what an earlier one did teaches the breaker nothing
+	used   bool          // the entry names a worker
+	place  [numRoles]int // in its roles' pools, or unplaced
+	epoch  uint32        // which membership this is, of all there were; what an earlier one did teaches the breaker nothing
 
 	health   health
 	breaker  breaker
@@ -117,53 +121,6 @@ func newState(o Options, events chan<- Event) (*state, error) {
 	}
 	return s, nil
 }
-
-// acquire answers a request: it chooses among the workers that may serve it and
-// grants a lease there.
-func (s *state) acquire(r *Request) {
-	r.grant = grant{}
-	if len(s.draining) > 0 {
-		r.grant.err = ErrStopped
-		return
-	}
-	if r.Role >= numRoles {
-		r.grant.err = ErrNoWorker
-		return
-	}
-	candidates := s.candidates(r)
-	if len(candidates) == 0 {
-		r.grant.err = ErrNoWorker
-		return
-	}
-	var choice policy.Choice
-	if i := s.pinned(r.Pin, candidates); i >= 0 {
-		choice = policy.Choice{Index: i, Reason: policy.Pinned}
-	} else {
-		s.asked = policy.Request{Key: r.Head, Blocks: len(r.Key), Session: r.Session, Retry: len(r.Exclude) > 0, Now: r.Now}
-		choice = s.policies[r.Role].Choose(&s.asked, candidates)
-	}
-	id, match := WorkerID(candidates[choice.Index].ID), candidates[choice.Index].Match
-	unmark(r, candidates)
-	w := &s.workers[id]
-	r.grant = grant{
-		ticket: s.grant(id, phaseOf[r.Role], len(r.Key)-match, r.Now),
-		worker: id,
-		url:    w.spec.URL,
-		rank:   w.spec.Rank,
-		handle: w.spec.Handle,
-		decision: Decision{
-			Reason:     choice.Reason,
-			Match:      match,
-			Blocks:     len(r.Key),
-			MaxLoad:    choice.MaxLoad,
-			MinLoad:    choice.MinLoad,
-			Imbalanced: choice.Imbalanced,
-			Candidates: len(candidates),
-		},
-	}
-}
-
-var phaseOf = [numRoles]Phase{Regular: Plain, Prefill: Prefilling, Decode: Decoding}
 
 // grant makes one more lease live at a worker. It, advance and giveBack are the
 // only places that write a counter of load.
@@ -227,8 +184,7 @@ func (s *state) giveBack(t ticket, c Cause, now int64) {
 	}
 	sl := s.find(t)
 	if sl == nil {
-		s.refused++
-		s.emit(Event{Kind: ReturnRefused, Detail: c.String()})
+		s.refuse(c.String())
 		return
 	}
 	id, w := sl.worker, &s.workers[sl.worker]
@@ -255,6 +211,12 @@ func (s *state) giveBack(t ticket, c Cause, now int64) {
 	s.noteIdle()
 }
 
+// refuse counts the use of a ticket that is spent.
+func (s *state) refuse(what string) {
+	s.refused++
+	s.emit(Event{Kind: ReturnRefused, Detail: what})
+}
+
 // firstByte ends a lease's share of the worker's pending prompt work: the
 // answer has begun, so the prompt is prefilled.
 func (s *state) firstByte(t ticket) {
@@ -269,7 +231,7 @@ func (s *state) firstByte(t ticket) {
 // moveBreaker changes the state of a worker's breaker.
 func (s *state) moveBreaker(w *worker, to BreakerState) {
 	w.breaker.move(to)
-	s.pools[w.spec.Role].stale = true
+	s.disturb(w)
 	s.emit(Event{Kind: BreakerMoved, URL: w.spec.URL, Detail: to.String(), Load: w.load()})
 }
 

@@ -42,6 +42,7 @@ type treeKind uint8
 
 const (
 	treeRoute treeKind = iota
+	treePair
 	treeInsert
 	treeForget
 	treeStats
@@ -51,8 +52,8 @@ const (
 type treeMessage struct {
 	kind    treeKind
 	worker  WorkerID
-	request *Request         // treeRoute; lent until the registry's reply
-	reply   chan<- struct{}  // treeRoute; that of the request
+	request *Request         // treeRoute, treePair; lent until the registry's reply
+	reply   chan<- struct{}  // that of the request
 	key     *[]uint64        // treeInsert; given away
 	stats   chan<- TreeStats // treeStats; capacity one
 }
@@ -90,6 +91,22 @@ func (t *Tree) Acquire(q *Request) (Lease, error) {
 		return t.registry.Acquire(q)
 	}
 	return t.registry.lease(g)
+}
+
+// AcquirePair is Acquire for a pair.
+func (t *Tree) AcquirePair(q *Request) (prefill, decode Lease, err error) {
+	q.ready()
+	q.hits = q.hits[:0]
+	select {
+	case t.inbox <- treeMessage{kind: treePair, request: q, reply: q.reply}:
+	default:
+		return t.registry.AcquirePair(q)
+	}
+	g := t.wait(q)
+	if errors.Is(g.err, errBusy) {
+		return t.registry.AcquirePair(q)
+	}
+	return t.registry.pair(g, q)
 }
 
 // wait waits for the answer to q, which is on its way through the tree.

@@ -30,10 +30,14 @@ func (t *Tree) loop(tree *prefixtree.Tree) {
 			}
 		}
 		switch m.kind {
-		case treeRoute:
+		case treeRoute, treePair:
 			q := m.request
 			q.hits = leaving.hide(tree.Match(q.Key, q.hits))
-			if !t.registry.trySend(message{kind: kindAcquire, request: q, reply: m.reply}) {
+			k := kindAcquire
+			if m.kind == treePair {
+				k = kindPair
+			}
+			if !t.registry.trySend(message{kind: k, request: q, reply: m.reply}) {
 				dropped++
 				q.grant.err = errBusy
 				m.reply <- struct{}{}
@@ -81,7 +85,7 @@ func (t *Tree) sweep() {
 	for {
 		select {
 		case m := <-t.inbox:
-			if m.kind == treeRoute {
+			if m.request != nil {
 				m.reply <- struct{}{}
 			}
 		default:

@@ -1,6 +1,9 @@
 package actors
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // WorkerID is the registry's number for a worker. Numbers are dense and are
 // given to another worker once this one is removed and idle.
@@ -22,6 +25,39 @@ var roleNames = [numRoles]string{"regular", "prefill", "decode"}
 // String returns the name that the admin API uses.
 func (r Role) String() string { return roleNames[r] }
 
+// Roles is a set of roles. The empty set stands for Regular alone.
+type Roles uint8
+
+// RolesOf returns the set of these roles.
+func RolesOf(roles ...Role) Roles {
+	var s Roles
+	for _, r := range roles {
+		s |= 1 << r
+	}
+	return s
+}
+
+// Has reports whether r is in the set.
+func (s Roles) Has(r Role) bool { return s.normal()&(1<<r) != 0 }
+
+// String returns the names of the roles, joined by plus signs.
+func (s Roles) String() string {
+	var names []string
+	for r, name := range roleNames {
+		if s.Has(Role(r)) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, "+")
+}
+
+func (s Roles) normal() Roles {
+	if s == 0 {
+		return 1 << Regular
+	}
+	return s
+}
+
 // AnyModel is the model of a worker that serves whatever it is asked for.
 const AnyModel = "unknown"
 
@@ -30,7 +66,7 @@ type Spec struct {
 	URL      string  // identity: canonical base, with @rank behind it for a data-parallel rank
 	Base     string  // canonical URL without the rank; health is checked here
 	Rank     int     // data-parallel rank, or NoRank
-	Role     Role    // which phases it serves
+	Roles    Roles   // which phases it serves
 	Model    string  // model it serves; AnyModel or empty for any
 	Priority int     // reported, never used for routing
 	Cost     float64 // relative price, weighs in least_work; 1 by default

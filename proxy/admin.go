@@ -39,7 +39,7 @@ func workerToJSON(v *actors.WorkerView) workerJSON {
 		}
 	}
 	return workerJSON{
-		URL: v.URL, Model: v.Model, Type: v.Role.String(), Healthy: v.Healthy, Load: v.Load, ConnectionMode: "Http",
+		URL: v.URL, Model: v.Model, Type: v.Roles.String(), Healthy: v.Healthy, Load: v.Load, ConnectionMode: "Http",
 		Priority: v.Priority, Cost: v.Cost, Breaker: v.Breaker.String(), Phases: phases, Removed: !v.Member,
 		Reason: v.Reason, Processed: v.Granted, Labels: v.Labels,
 	}
@@ -62,7 +62,11 @@ func (x *exchange) getWorkers() {
 			continue
 		}
 		members = append(members, workerToJSON(w))
-		counts[w.Role]++
+		for _, r := range []actors.Role{actors.Regular, actors.Prefill, actors.Decode} {
+			if w.Roles.Has(r) {
+				counts[r]++
+			}
+		}
 	}
 	x.answerJSON(fasthttp.StatusOK, struct {
 		Workers []workerJSON `json:"workers"`

@@ -39,7 +39,7 @@ func (p *Proxy) AddWorkers(ws []WorkerSpec) error {
 	var specs []actors.Spec
 	for _, w := range ws {
 		specs = append(specs, actors.Expand(actors.Spec{
-			Base: w.URL, Role: actors.Regular, Model: w.Model, Priority: w.Priority, Cost: w.Cost, Labels: w.Labels,
+			Base: w.URL, Model: w.Model, Priority: w.Priority, Cost: w.Cost, Labels: w.Labels,
 		}, p.opts.Ranks)...)
 	}
 	pools, err := p.pools(specs)
@@ -125,7 +125,7 @@ func (p *Proxy) AwaitWorker(ctx context.Context) bool {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if p.router.Health(p.now()).Usable > 0 {
+		if h := p.router.Health(p.now()); h.Serves(p.roles()...) {
 			return true
 		}
 		select {

@@ -158,6 +158,11 @@ func (p *Proxy) logDecision(x *exchange, l *actors.Lease) {
 		"max_load", d.MaxLoad, "min_load", d.MinLoad, "is_unbalanced", d.Imbalanced, "candidates", d.Candidates)
 }
 
+// roles are those that requests need a worker for.
+func (p *Proxy) roles() []actors.Role { return regular }
+
+var regular = []actors.Role{actors.Regular}
+
 // stopping reports whether shutdown has begun.
 func (p *Proxy) stopping() bool {
 	select {

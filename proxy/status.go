@@ -17,12 +17,12 @@ func (x *exchange) liveness() { x.answerText(fasthttp.StatusOK, "OK") }
 // them, and no shutdown has begun.
 func (x *exchange) readiness() {
 	h := x.p.router.Health(x.p.now())
-	if h.Usable > 0 && !x.p.stopping() {
+	if h.Serves(x.p.roles()...) && !x.p.stopping() {
 		x.answerJSON(fasthttp.StatusOK, struct {
 			Status  string `json:"status"`
 			Healthy int    `json:"healthy_workers"`
 			Total   int    `json:"total_workers"`
-		}{"ready", h.Usable, h.Members})
+		}{"ready", h.Usable[actors.Regular], h.Members[actors.Regular]})
 		return
 	}
 	reason := "no healthy workers available"
@@ -33,7 +33,7 @@ func (x *exchange) readiness() {
 		Status string `json:"status"`
 		Reason string `json:"reason"`
 		Total  int    `json:"total_workers"`
-	}{"not_ready", reason, h.Members})
+	}{"not_ready", reason, h.Members[actors.Regular]})
 }
 
 // health says whether some worker may serve requests. Unlike vllm-router's, it
@@ -43,14 +43,14 @@ func (x *exchange) health() {
 	switch {
 	case x.p.stopping():
 		x.answerText(fasthttp.StatusServiceUnavailable, "Shutting down")
-	case h.Members == 0:
+	case h.Members[actors.Regular] == 0:
 		x.answerText(fasthttp.StatusServiceUnavailable, "No workers")
-	case h.Usable == 0:
+	case !h.Serves(x.p.roles()...):
 		x.answerText(fasthttp.StatusServiceUnavailable, "Unhealthy servers: "+quoteList(h.Unusable))
 	case len(h.Unusable) == 0:
 		x.answerText(fasthttp.StatusOK, "All servers healthy")
 	default:
-		x.answerText(fasthttp.StatusOK, fmt.Sprintf("%d of %d servers healthy. Unhealthy servers: %s", h.Usable, h.Members, quoteList(h.Unusable)))
+		x.answerText(fasthttp.StatusOK, fmt.Sprintf("%d of %d servers healthy. Unhealthy servers: %s", h.Usable[actors.Regular], h.Members[actors.Regular], quoteList(h.Unusable)))
 	}
 }
 

@@ -1,0 +1,162 @@
+package actors
+
+import "loadstar/actors/policy"
+
+// choice is a worker that a policy has chosen for a request.
+type choice struct {
+	worker   WorkerID
+	decision Decision
+}
+
+// acquire answers a request: it chooses among the workers that may serve it and
+// grants a lease there.
+func (s *state) acquire(r *Request) {
+	r.grant = grant{}
+	if r.grant.err = s.refusal(r.Role); r.grant.err != nil {
+		return
+	}
+	c, ok := s.choose(r, r.Role)
+	if !ok {
+		r.grant.err = noWorker[r.Role]
+		return
+	}
+	phase := phaseOf[r.Role]
+	if r.Whole {
+		phase = Plain
+	}
+	r.grant = s.lend(c, phase, c.missing(), r.Now)
+}
+
+// acquirePair answers a request that is prefilled at one worker and decoded at
+// another: both leases or none. When the chosen decode worker lacks so little of
+// the prompt that a prefill elsewhere isn't worth it, there is only the decode
+// lease, for the whole request.
+func (s *state) acquirePair(r *Request) {
+	r.grant, r.second = grant{}, grant{}
+	if r.grant.err = s.refusal(Decode); r.grant.err != nil {
+		return
+	}
+	d, ok := s.choose(r, Decode)
+	if !ok {
+		r.grant.err = ErrNoDecode
+		return
+	}
+	if d.missing() < r.Short {
+		r.second = s.lend(d, Plain, d.missing(), r.Now)
+		return
+	}
+	p, ok := s.choose(r, Prefill)
+	if !ok {
+		r.grant.err = ErrNoPrefill
+		return
+	}
+	r.grant = s.lend(p, Prefilling, p.missing(), r.Now)
+	r.second = s.lend(d, Reserved, 0, r.Now)
+}
+
+// begin starts the decode phase of the reserved lease that t names. Where r may
+// move, and its worker has become unfit or much busier than others meanwhile,
+// the reservation ends and the phase starts at another worker.
+func (s *state) begin(t ticket, r *Request) {
+	r.grant = grant{}
+	sl := s.find(t)
+	if sl == nil || sl.phase != Reserved {
+		s.refuse("begin")
+		r.grant.err = ErrLeaseEnded
+		return
+	}
+	if !r.Movable || s.fit(sl, r) {
+		s.advance(t)
+		r.grant = s.view(sl.worker, t, Decision{})
+		return
+	}
+	c, ok := s.choose(r, Decode)
+	if !ok {
+		r.grant.err = ErrNoDecode
+		return
+	}
+	if c.worker == sl.worker {
+		s.advance(t)
+		r.grant = s.view(sl.worker, t, c.decision)
+		return
+	}
+	s.giveBack(t, Moved, r.Now)
+	r.grant = s.lend(c, Decoding, 0, r.Now)
+}
+
+// fit reports whether the worker of a reserved lease is still one to decode at.
+func (s *state) fit(sl *slot, r *Request) bool {
+	candidates := s.candidates(r, Decode)
+	defer unmark(r, candidates)
+	i, ok := placeOf(candidates, uint32(sl.worker))
+	if !ok || s.workers[sl.worker].epoch != sl.epoch {
+		return false
+	}
+	least := candidates[i].Load
+	for k := range candidates {
+		least = min(least, candidates[k].Load)
+	}
+	o := &s.opts.PolicyOptions
+	own := candidates[i].Load - 1 // without this reservation
+	return own-least <= o.BalanceAbs || float64(own) <= float64(least)*o.BalanceRel
+}
+
+// refusal says why no lease is granted whoever is there.
+func (s *state) refusal(role Role) error {
+	switch {
+	case len(s.draining) > 0:
+		return ErrStopped
+	case role >= numRoles:
+		return ErrNoWorker
+	default:
+		return nil
+	}
+}
+
+// choose has the policy for a role choose among the workers that may serve a
+// request. It reports false if there are none.
+func (s *state) choose(r *Request, role Role) (c choice, ok bool) {
+	candidates := s.candidates(r, role)
+	if len(candidates) == 0 {
+		return choice{}, false
+	}
+	defer unmark(r, candidates)
+	var chosen policy.Choice
+	if i := s.pinned(r.Pin, candidates); i >= 0 {
+		chosen = policy.Choice{Index: i, Reason: policy.Pinned}
+	} else {
+		s.asked = policy.Request{Key: r.Head, Blocks: len(r.Key), Session: r.Session, Retry: len(r.Exclude) > 0, Now: r.Now}
+		chosen = s.policies[role].Choose(&s.asked, candidates)
+	}
+	return choice{
+		worker: WorkerID(candidates[chosen.Index].ID),
+		decision: Decision{
+			Reason:     chosen.Reason,
+			Match:      candidates[chosen.Index].Match,
+			Blocks:     len(r.Key),
+			MaxLoad:    chosen.MaxLoad,
+			MinLoad:    chosen.MinLoad,
+			Imbalanced: chosen.Imbalanced,
+			Candidates: len(candidates),
+		},
+	}, true
+}
+
+// missing is how many blocks of the prompt the chosen worker isn't known to have.
+func (c *choice) missing() int { return c.decision.Blocks - c.decision.Match }
+
+// lend grants a lease at the chosen worker.
+func (s *state) lend(c choice, p Phase, pending int, now int64) grant {
+	return s.view(c.worker, s.grant(c.worker, p, pending, now), c.decision)
+}
+
+// view is what the holder of a lease is told of it.
+func (s *state) view(id WorkerID, t ticket, d Decision) grant {
+	w := &s.workers[id]
+	return grant{ticket: t, worker: id, url: w.spec.URL, rank: w.spec.Rank, handle: w.spec.Handle, decision: d}
+}
+
+var phaseOf = [numRoles]Phase{Regular: Plain, Prefill: Prefilling, Decode: Decoding}
+
+// noWorker is the error for a role that nobody may serve.
+var noWorker = [numRoles]error{Regular: ErrNoWorker, Prefill: ErrNoPrefill, Decode: ErrNoDecode}
