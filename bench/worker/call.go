@@ -18,35 +18,47 @@ var (
 	errGone = errors.New("the client is gone")
 	// errCut says that a fault ends the answer here.
 	errCut = errors.New("the answer is cut")
+	// errTold says that the answer ends with an error in its stream.
+	errTold = errors.New("the stream tells the error")
 	// errReset says that a fault resets the connection.
 	errReset = errors.New("the connection is reset")
 )
 
 // call is one request for work, from its arrival until its handler ends.
 type call struct {
-	cfg    Config
+	cfg    *Config
 	engine *engine
 	rw     http.ResponseWriter
 	req    *http.Request
 	id     string // the client's request id, or one of ours
 	body   []byte
-	fault  Fault
-	job    *job // nil until something is submitted
+	faults *faults
+	fault  Fault  // that which befalls it, of faults
+	job    *job   // nil until something is submitted
+	source source // of a decode request's blocks; without a peer for any other request
+	asked  bool   // the source, for the blocks
 }
 
 // work counts a request, lets its fault befall it and serves it.
 func (w *Worker) work(shape errorShape, serve func(*call) (outcome, error)) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
-		c := &call{cfg: w.cfg, engine: w.engine, rw: rw, req: r, id: r.Header.Get("X-Request-Id")}
+		e, rank, misled := w.pick(r)
+		c := &call{cfg: &w.cfg, engine: e, rw: rw, req: r, faults: &w.faults, id: r.Header.Get("X-Request-Id")}
 		if c.id == "" {
 			c.id = fmt.Sprintf("%016x", rand.Uint64())
 		}
-		w.engine.enter(rank(r))
+		e.enter(rank)
 		ended := aborted
-		defer func() { w.engine.leave(c.job, ended) }()
+		defer func() {
+			e.leave(c.job, ended)
+			c.giveUp()
+		}()
 
-		var err error
-		if ended, err = c.run(serve); err == nil {
+		err := misled
+		if ended = refused; err == nil {
+			ended, err = c.run(serve)
+		}
+		if err == nil {
 			return
 		}
 		var refusal *apiError
@@ -78,12 +90,12 @@ func (c *call) run(serve func(*call) (outcome, error)) (outcome, error) {
 		return aborted, errGone
 	}
 	c.body = body
-	c.fault = c.cfg.Fault
 	if text := c.req.Header.Get("X-Sim-Fail"); text != "" && c.cfg.AllowFaults {
-		if c.fault, err = ParseFault(text); err != nil {
+		if c.faults, err = parseFaults(text); err != nil {
 			return refused, badRequest("X-Sim-Fail", "%v", err)
 		}
 	}
+	c.fault = c.faults.any.strike()
 	if ended, err := c.suffer(); err != nil {
 		return ended, err
 	}
@@ -119,6 +131,26 @@ func (c *call) suffer() (outcome, error) {
 		return failed, &apiError{status: c.fault.Status, message: fmt.Sprintf("this request was to fail with %d", c.fault.Status)}
 	}
 	return stopped, nil
+}
+
+// sufferHalf lets the fault of the prefill or the decode half befall a request
+// that is one. What another fault does to the answer still holds.
+func (c *call) sufferHalf(kv *kvParams) (outcome, error) {
+	f := Fault{}
+	switch {
+	case kv == nil:
+		return stopped, nil
+	case kv.RemoteDecode:
+		f = c.faults.prefill.strike()
+	case kv.RemotePrefill:
+		f = c.faults.decode.strike()
+	}
+	if f.Cut == 0 {
+		f.Cut = c.fault.Cut
+	}
+	f.Stop = f.Stop || c.fault.Stop
+	c.fault = f
+	return c.suffer()
 }
 
 // pause waits for d, or less if nobody waits for the answer any more.
@@ -209,23 +241,17 @@ func (c *call) reply(v any) (outcome, error) { return fate(stopped, c.answer(v))
 // fate is how a request ended whose answer was written with err; whole is the
 // outcome if all of it was.
 func fate(whole outcome, err error) (outcome, error) {
-	switch {
-	case err == nil:
+	if err == nil {
 		return whole, nil
-	case errors.Is(err, errCut):
+	}
+	var refusal *apiError
+	switch {
+	case errors.Is(err, errTold):
+		return failed, nil
+	case errors.Is(err, errCut), errors.As(err, &refusal):
 		return failed, err
 	}
 	return aborted, err
-}
-
-// rank is the data-parallel rank a request is meant for, −1 if it names none.
-// The worker has no ranks: it only counts them.
-func rank(r *http.Request) int {
-	n, err := strconv.Atoi(r.Header.Get("X-Data-Parallel-Rank"))
-	if err != nil {
-		return -1
-	}
-	return n
 }
 
 // write sends a JSON body. An error means that the client is gone.

@@ -79,6 +79,8 @@ type chatBody struct {
 	Model   string       `json:"model"`
 	Choices []chatChoice `json:"choices"`
 	Usage   *openAIUsage `json:"usage,omitempty"`
+
+	KV json.RawMessage `json:"kv_transfer_params,omitempty"`
 }
 
 type chatChoice struct {
@@ -137,6 +139,6 @@ func (d *chat) whole() any {
 			Index: stream, Message: &chatText{Role: "assistant", Content: &text}, FinishReason: &reason,
 		})
 	}
-	b.Usage = d.g.openAIUsage()
+	b.Usage, b.KV = d.g.openAIUsage(), d.g.handover
 	return b
 }

@@ -50,6 +50,8 @@ type completionBody struct {
 	Model   string             `json:"model"`
 	Choices []completionChoice `json:"choices"`
 	Usage   *openAIUsage       `json:"usage,omitempty"`
+
+	KV json.RawMessage `json:"kv_transfer_params,omitempty"`
 }
 
 type completionChoice struct {
@@ -92,6 +94,6 @@ func (d *completion) whole() any {
 	for stream := range d.g.job.streams {
 		b.Choices = append(b.Choices, completionChoice{Index: stream, Text: d.g.text(stream), FinishReason: &reason})
 	}
-	b.Usage = d.g.openAIUsage()
+	b.Usage, b.KV = d.g.openAIUsage(), d.g.handover
 	return b
 }

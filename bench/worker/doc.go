@@ -17,9 +17,37 @@
 // strings, tools and logprobs are accepted and change nothing; max_tokens,
 // min_tokens, ignore_eos, n and cache_salt are honoured.
 //
+// # Prefill and decode apart
+//
+// A worker is either half of a request that a router splits, told apart by
+// kv_transfer_params. A prefill half that ends by length keeps its blocks pinned,
+// and its answer says where they are, as NIXL's does in pull mode or, with
+// Config.KVPush, in push mode. The decode half takes a place in its engine,
+// claims the blocks that its own cache lacks, waits for the transfer and decodes
+// without prefill. A claim without block ids, or with Mooncake's transfer_id, may
+// come before its prefill has ended and waits for it. Engines in one process
+// find each other by engine id; others are asked over HTTP, where they served the
+// prefill. GET /query is Mooncake's bootstrap, on the same port.
+//
+// Blocks are freed when the transfer is done, when the decode request is aborted
+// after its engine has accepted it, or when the lease is over, which an engine
+// renews for requests in its queue. So they stay pinned for the rest of the lease
+// if the decode request is lost, refused or aborted before that, or if its worker
+// is closed, as with vLLM. A new request waits, and with it all behind it, while
+// its prompt finds no room beside what is pinned. Stats and GET /metrics tell what
+// is pinned, and what became of what was.
+//
+// # Data-parallel ranks
+//
+// With Config.Ranks a worker has several engines, each with a cache, a queue and
+// an engine id of its own. GET /metrics tells them apart by the label engine="0"
+// and so on; Stats is their sum.
+//
 // # How it is built
 //
-// One goroutine owns the engine's state (state.go, which reads no clock, and
-// cache.go); HTTP handlers send it messages and wait for progress. It uses only
-// the time package for time, so testing/synctest can drive it.
+// One goroutine owns an engine's state (state.go, which reads no clock, cache.go
+// and pins.go); HTTP handlers send it messages and wait for progress. Engines
+// never talk to each other: the decode request's handler carries the claim from
+// one to the other. All this uses only the time package for time, so
+// testing/synctest can drive it.
 package worker

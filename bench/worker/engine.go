@@ -15,6 +15,7 @@ var (
 // engine is the goroutine that owns a state. Its inbox is first in, first out,
 // so a caller's own messages take effect in order.
 type engine struct {
+	id    string        // what other workers call it; may be empty
 	inbox chan message  // capacity: enough that handlers rarely wait for a busy loop
 	done  chan struct{} // closed when the loop has ended
 	last  Stats         // written before done is closed, read after
@@ -27,17 +28,30 @@ const (
 	messageSubmit
 	messageLeave
 	messageFlush
+	messageLoad
+	messageTake
+	messageRenew
+	messageRelease
 	messageStats
 	messageClose
 )
 
 type message struct {
-	kind    messageKind
-	rank    int          // messageEnter
-	job     *job         // messageSubmit, messageLeave
-	outcome outcome      // messageLeave
-	taken   chan<- bool  // messageSubmit; capacity one
-	stats   chan<- Stats // messageStats; capacity one
+	kind     messageKind
+	rank     int          // messageEnter
+	job      *job         // messageSubmit, messageLeave, messageLoad
+	outcome  outcome      // messageLeave
+	taken    chan<- bool  // messageSubmit; capacity one
+	stats    chan<- Stats // messageStats; capacity one
+	transfer *transfer    // messageLoad, messageTake, messageRenew, messageRelease
+}
+
+// transfer is a message about KV cache that moves between workers. A claim comes
+// to where the cache is, a grant to where it goes.
+type transfer struct {
+	claim claim        // only its key, except for messageTake
+	grant grant        // messageLoad
+	reply chan<- grant // messageTake; capacity one
 }
 
 func newEngine(cfg Config) *engine {
@@ -79,6 +93,14 @@ func apply(s *state, m message, now time.Time) {
 		s.leave(m.job, m.outcome, now)
 	case messageFlush:
 		s.flush(now)
+	case messageLoad:
+		s.load(m.job, m.transfer.grant, now)
+	case messageTake:
+		s.take(m.transfer.claim, m.transfer.reply, now)
+	case messageRenew:
+		s.renew(m.transfer.claim.Key, now)
+	case messageRelease:
+		s.release(m.transfer.claim.Key, now)
 	case messageStats:
 		m.stats <- s.snapshot(now)
 	}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 )
 
@@ -49,6 +50,21 @@ func (e *events) raw(name string, data []byte) {
 			e.left = -1
 		}
 	}
+}
+
+// fail ends the stream with err if that is for the client to know, as vLLM does,
+// and returns what the handler is to know.
+func (e *events) fail(err error) error {
+	var refusal *apiError
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	e.send("", openAIError(refusal))
+	e.done()
+	if err := e.flush(); err != nil {
+		return err
+	}
+	return errTold
 }
 
 // flush sends what has gathered. It returns errGone if the client has left and

@@ -33,6 +33,11 @@ func TestParseFault(t *testing.T) {
 		{"slow=999999999999", Fault{}, false},
 		{"hang=1", Fault{}, false},
 		{"hang,", Fault{}, false},
+		{"stop,percent=100", Fault{Stop: true, Percent: 100}, true},
+		{"stop=1", Fault{}, false},
+		{"percent=0", Fault{}, false},
+		{"percent=101", Fault{}, false},
+		{"prefill:hang", Fault{}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.text, func(t *testing.T) {
@@ -105,6 +110,56 @@ func TestFaults(t *testing.T) {
 		got := ask(t, "POST", url+"/v1/completions", plain)
 		expect(t, got.body, "choices.0.text", at(t, whole.body, "choices.0.text"))
 	})
+}
+
+// A fault may be for one half of a request that two workers share.
+func TestFaultsOfAHalf(t *testing.T) {
+	const second = `{"do_remote_prefill":true}`
+	tests := []struct {
+		name, header           string
+		cfg                    Config
+		whole, prefill, decode int // statuses
+	}{
+		{"header, prefill", "prefill:status=503", Config{}, 200, 503, 200},
+		{"header, decode", "slow=1, decode:status=502", Config{}, 200, 200, 502},
+		{"header, both", "prefill:status=503,decode:slow=1,decode:status=502", Config{}, 200, 503, 502},
+		{"header, all", "status=500,decode:status=502", Config{}, 500, 500, 500},
+		{"header, unreadable", "decode:explode", Config{}, 400, 400, 400},
+		{"configured", "", Config{PrefillFault: Fault{Status: 503}, DecodeFault: Fault{Status: 502}}, 200, 503, 502},
+		{"header over configured", "prefill:status=500", Config{PrefillFault: Fault{Status: 503}, DecodeFault: Fault{Status: 502}}, 200, 500, 200},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.cfg.AllowFaults, tt.cfg.TimeScale = true, 1e6
+			w := open(t, tt.cfg)
+			for body, want := range map[string]int{
+				`{"prompt":"x"}`: tt.whole, prefill("x", toDecode): tt.prefill, decode("x", second): tt.decode,
+			} {
+				if got := post(t.Context(), w, completions, body, "X-Sim-Fail", tt.header); got.status != want {
+					t.Errorf("%s: status %d, want %d", body, got.status, want)
+				}
+			}
+		})
+	}
+	// The answer of a prefill that is done is cut: its blocks stay pinned.
+	for _, fault := range []string{"prefill:cut=5", "cut=5", "cut=7,prefill:cut=5"} {
+		w := open(t, Config{AllowFaults: true, TimeScale: 1e6})
+		got := post(t.Context(), w, completions, prefill("x", toDecode), "X-Sim-Fail", fault)
+		if s := w.Stats(); len(got.body) != 5 || s.Failed != 1 || s.PinnedRequests != 1 {
+			t.Errorf("%s: %q, %d failed, %d pinned, want five bytes, 1 and 1", fault, got.body, s.Failed, s.PinnedRequests)
+		}
+	}
+}
+
+func TestFaultByChance(t *testing.T) {
+	w := open(t, Config{Fault: Fault{Status: 500, Percent: 50}, TimeScale: 1e6})
+	for range 200 {
+		post(t.Context(), w, completions, `{"prompt":"x","max_tokens":1}`)
+	}
+	// One in 2^200 that they all go the same way.
+	if s := w.Stats(); s.Failed == 0 || s.Completed == 0 || s.Failed+s.Completed != 200 {
+		t.Errorf("%d failed, %d completed, want some of 200 each", s.Failed, s.Completed)
+	}
 }
 
 func TestFaultsNeedPermission(t *testing.T) {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 )
@@ -13,6 +14,8 @@ type sampling struct {
 	MinTokens int    `json:"min_tokens"`
 	IgnoreEOS bool   `json:"ignore_eos"`
 	CacheSalt string `json:"cache_salt"`
+
+	KV *kvParams `json:"kv_transfer_params"`
 }
 
 // generation is an answer to be written: what to ask of the engine, and the
@@ -23,6 +26,10 @@ type generation struct {
 	seed      uint64
 	ended     outcome // stopped or truncated, once all tokens are there
 	hits      int     // blocks found in the cache; known from the first progress on
+	loaded    bool    // the other blocks came from another worker; likewise
+	minTokens int
+	kv        *kvParams       // nil for a request that one worker does alone
+	handover  json.RawMessage // kv_transfer_params of the answer; nil for none
 }
 
 // usage is the price of a request in tokens.
@@ -40,7 +47,7 @@ func (c *call) newGeneration(texts [][]byte, s sampling, maxName string, maxToke
 	if n < 1 || n > most {
 		return nil, badRequest("n", "n is %d, not from 1 to %d", n, most)
 	}
-	g := &generation{perPrompt: n, seed: c.cfg.Seed, ended: stopped}
+	g := &generation{perPrompt: n, seed: c.cfg.Seed, ended: stopped, minTokens: s.MinTokens, kv: s.KV}
 	limit := max(c.cfg.OutputTokens, s.MinTokens)
 	if maxTokens != nil {
 		if *maxTokens < 1 {
@@ -89,6 +96,9 @@ func (g *generation) usage() usage {
 	for _, p := range g.job.prompts {
 		u.prompt += tokenCount(p.size)
 	}
+	if g.loaded {
+		u.cached = u.prompt // as vLLM has it: what came from elsewhere was cached there
+	}
 	return u
 }
 
@@ -102,6 +112,15 @@ type dialect interface {
 
 // generate runs g and answers in d.
 func (c *call) generate(g *generation, d dialect, stream bool) (outcome, error) {
+	if ended, err := c.sufferHalf(g.kv); err != nil {
+		return ended, err
+	}
+	if c.fault.Stop && g.minTokens < 1 {
+		g.job.limit, g.ended = 1, stopped
+	}
+	if ended, err := c.hand(g); err != nil {
+		return ended, err
+	}
 	if ended, err := c.submit(g.job); err != nil {
 		return ended, err
 	}
@@ -115,11 +134,15 @@ func (c *call) generate(g *generation, d dialect, stream bool) (outcome, error) 
 }
 
 func (c *call) plain(g *generation, d dialect) error {
+	if err := c.load(); err != nil {
+		return err
+	}
 	p, err := c.finish()
 	if err != nil {
 		return err
 	}
-	g.hits = p.hits
+	g.hits, g.loaded = p.hits, p.loaded
+	g.handover = c.handover(g)
 	return c.answer(d.whole())
 }
 
@@ -130,12 +153,15 @@ func (c *call) streamed(g *generation, d dialect) error {
 	if err := e.flush(); err != nil {
 		return err
 	}
+	if err := c.load(); err != nil {
+		return e.fail(err)
+	}
 	for sent := 0; sent < g.job.limit; {
 		p, err := c.wait()
 		if err != nil {
 			return err
 		}
-		g.hits = p.hits
+		g.hits, g.loaded = p.hits, p.loaded
 		if sent == 0 {
 			d.begin(e)
 		}

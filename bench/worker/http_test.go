@@ -328,7 +328,7 @@ func TestMetrics(t *testing.T) {
 	for line := range strings.Lines(got) {
 		var name string
 		var v float64
-		if _, err := fmt.Sscanf(line, "%s %g\n", &name, &v); err != nil && !strings.HasPrefix(line, "# TYPE vllm:") {
+		if _, err := fmt.Sscanf(line, "%s %g\n", &name, &v); err != nil && !strings.HasPrefix(line, "# TYPE vllm:") && !strings.HasPrefix(line, "# TYPE sim:") {
 			t.Errorf("line %q is neither a type nor a sample", line)
 		}
 	}
@@ -336,9 +336,9 @@ func TestMetrics(t *testing.T) {
 
 func TestKVCacheUsage(t *testing.T) {
 	var out strings.Builder
-	writeMetrics(&out, Config{CacheBlocks: 100}, Stats{HeldBlocks: 25})
-	writeMetrics(&out, Config{CacheBlocks: 10}, Stats{HeldBlocks: 25})
-	writeMetrics(&out, Config{}, Stats{HeldBlocks: 25})
+	for _, blocks := range []int{100, 10, 0} {
+		writeMetrics(&out, Config{CacheBlocks: blocks}, []Stats{{HeldBlocks: 25}})
+	}
 	var got []string
 	for line := range strings.Lines(out.String()) {
 		if strings.HasPrefix(line, "vllm:kv_cache_usage_perc") {

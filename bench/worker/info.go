@@ -12,7 +12,7 @@ const versionText = "0.0.0-sim"
 // health is GET /health: 200 without a body while the engine runs, as vLLM has it.
 func (w *Worker) health(rw http.ResponseWriter, _ *http.Request) {
 	select {
-	case <-w.engine.done:
+	case <-w.engines[0].done:
 		rw.WriteHeader(http.StatusServiceUnavailable)
 	default:
 		rw.WriteHeader(http.StatusOK)
@@ -37,7 +37,7 @@ func (w *Worker) load(rw http.ResponseWriter, _ *http.Request) {
 
 func (w *Worker) serverInfo(rw http.ResponseWriter, _ *http.Request) {
 	writeObject(rw, object{
-		"model_path": w.cfg.Model, "served_model_name": w.cfg.Model, "version": versionText, "dp_size": 1,
+		"model_path": w.cfg.Model, "served_model_name": w.cfg.Model, "version": versionText, "dp_size": len(w.engines),
 		"max_running_requests": w.cfg.MaxRunning, "max_queued_requests": w.cfg.MaxQueue,
 		"block_size": BlockTokens, "num_gpu_blocks": w.cfg.CacheBlocks, "chunked_prefill": w.cfg.ChunkedPrefill,
 	})
@@ -49,7 +49,9 @@ func (w *Worker) modelInfo(rw http.ResponseWriter, _ *http.Request) {
 
 // flushCache is POST /flush_cache. The cache is empty when it answers.
 func (w *Worker) flushCache(rw http.ResponseWriter, _ *http.Request) {
-	w.engine.flush()
+	for _, e := range w.engines {
+		e.flush()
+	}
 	writeObject(rw, object{"success": true, "cached_blocks": w.Stats().CachedBlocks})
 }
 

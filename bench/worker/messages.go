@@ -74,10 +74,14 @@ func (d *anthropic) reason() string {
 }
 
 func (d *anthropic) body(content []any, reason any) object {
-	return object{
+	b := object{
 		"id": d.id, "type": "message", "role": "assistant", "model": d.model, "content": content,
 		"stop_reason": reason, "stop_sequence": nil, "usage": d.usage(),
 	}
+	if d.g.handover != nil {
+		b["kv_transfer_params"] = d.g.handover
+	}
+	return b
 }
 
 // usage counts the cached tokens apart from the input, as this API does.

@@ -129,6 +129,9 @@ func (d *response) body(status string, output []any, usage any) object {
 	if output == nil {
 		b["output"] = []any{}
 	}
+	if d.g.handover != nil {
+		b["kv_transfer_params"] = d.g.handover
+	}
 	if status == "incomplete" {
 		b["incomplete_details"] = object{"reason": "max_output_tokens"}
 	}

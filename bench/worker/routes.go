@@ -31,6 +31,8 @@ func (w *Worker) routes() http.Handler {
 	mux.HandleFunc("GET /get_server_info", w.serverInfo)
 	mux.HandleFunc("GET /get_model_info", w.modelInfo)
 	mux.HandleFunc("POST /flush_cache", w.flushCache)
+	mux.HandleFunc("GET /query", w.bootstrap)
+	mux.HandleFunc("POST /kv/{what}", w.transfers)
 
 	return echoID(mux)
 }

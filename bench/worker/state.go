@@ -17,16 +17,19 @@ type state struct {
 	stats Stats // the counters; what can be derived is filled in by snapshot
 
 	queue   []*job
+	fetch   []*job // have a place, but their blocks are elsewhere
 	prefill []*job
 	worked  time.Time // up to where prefill work is booked
 
 	decode   []*job
 	inStep   int       // decode[:inStep] get a token when the step ends
 	stepEnds time.Time // means nothing while inStep is 0
+
+	pins pins
 }
 
 func newState(cfg Config) *state {
-	s := &state{cfg: cfg, width: 1, cache: newCache(cfg.CacheBlocks)}
+	s := &state{cfg: cfg, width: 1, cache: newCache(cfg.CacheBlocks), pins: newPins()}
 	s.stats.Ranks = make(map[int]int64)
 	if cfg.ChunkedPrefill {
 		s.width = cfg.MaxRunning
@@ -70,6 +73,8 @@ func (s *state) leave(j *job, o outcome, now time.Time) {
 	switch j.phase {
 	case queued:
 		s.queue = without(s.queue, j)
+	case fetching:
+		s.fetch = without(s.fetch, j)
 	case prefilling:
 		s.book(now)
 		s.prefill = without(s.prefill, j)
@@ -103,6 +108,14 @@ func (s *state) next() (time.Time, bool) {
 	if s.inStep > 0 && (at.IsZero() || s.stepEnds.Before(at)) {
 		at = s.stepEnds
 	}
+	for _, j := range s.fetch {
+		if !j.ready.IsZero() && (at.IsZero() || j.ready.Before(at)) {
+			at = j.ready
+		}
+	}
+	if len(s.pins.order) > 0 && (at.IsZero() || s.pins.order[0].until.Before(at)) {
+		at = s.pins.order[0].until
+	}
 	return at, !at.IsZero()
 }
 
@@ -114,10 +127,12 @@ func (s *state) advance(now time.Time) {
 			return
 		}
 		if s.inStep > 0 && !s.stepEnds.After(at) {
-			s.endStep()
+			s.endStep(at)
 		}
 		s.book(at)
-		s.endPrefills()
+		s.endPrefills(at)
+		s.endFetches(at)
+		s.endPins(at)
 		s.admit(at)
 		s.beginStep(at)
 	}
@@ -125,21 +140,42 @@ func (s *state) advance(now time.Time) {
 
 // admit starts waiting jobs, oldest first, while there is room.
 func (s *state) admit(now time.Time) {
-	for len(s.queue) > 0 && len(s.prefill) < s.width && s.running() < s.cfg.MaxRunning {
-		s.book(now)
+	for len(s.queue) > 0 && len(s.fetch)+s.running() < s.cfg.MaxRunning && s.fits(s.queue[0]) {
 		j := s.queue[0]
+		if !j.fetches && len(s.prefill) >= s.width {
+			return
+		}
 		s.queue = slices.Delete(s.queue, 0, 1)
+		s.lookUp(j)
+		if j.fetches {
+			s.fetch = append(s.fetch, j)
+			j.phase = fetching
+			j.offer()
+			continue
+		}
+		s.book(now)
 		s.prefill = append(s.prefill, j)
 		j.phase = prefilling
-		for _, p := range j.prompts {
-			j.hits += min(s.cache.match(p.chain), p.usable())
-			s.stats.PromptBlocks += int64(len(p.chain))
-			s.stats.PromptTokens += int64(tokenCount(p.size))
+		if j.lost {
+			s.stats.KVRecomputed++
 		}
-		s.stats.HitBlocks += int64(j.hits)
 		s.stats.PeakRunning = max(s.stats.PeakRunning, s.running())
 		j.work = s.cfg.prefillTime(j.size() - j.hits*BlockBytes)
 	}
+}
+
+// lookUp finds out how much of j's prompts is cached, once.
+func (s *state) lookUp(j *job) {
+	if j.looked {
+		return
+	}
+	j.looked = true
+	for _, p := range j.prompts {
+		j.hits += min(s.cache.match(p.chain), p.usable())
+		s.stats.PromptBlocks += int64(len(p.chain))
+		s.stats.PromptTokens += int64(tokenCount(p.size))
+	}
+	s.stats.HitBlocks += int64(j.hits)
 }
 
 // book writes the prefill work done up to now, shared evenly.
@@ -155,7 +191,7 @@ func (s *state) book(now time.Time) {
 
 // endPrefills moves the jobs whose prompts are done into the batch. A prompt's
 // end is also its first token.
-func (s *state) endPrefills() {
+func (s *state) endPrefills(now time.Time) {
 	s.prefill = slices.DeleteFunc(s.prefill, func(j *job) bool {
 		if j.work > 0 {
 			return false
@@ -165,9 +201,9 @@ func (s *state) endPrefills() {
 		}
 		j.phase = decoding
 		if j.limit > 0 {
-			s.give(j)
+			s.give(j, now)
 		} else {
-			s.retire(j)
+			s.retire(j, now)
 		}
 		if j.phase == decoding {
 			s.decode = append(s.decode, j)
@@ -190,28 +226,31 @@ func (s *state) beginStep(now time.Time) {
 }
 
 // endStep gives each stream of the step its token.
-func (s *state) endStep() {
+func (s *state) endStep(now time.Time) {
 	for _, j := range s.decode[:s.inStep] {
-		s.give(j)
+		s.give(j, now)
 	}
 	s.decode = slices.DeleteFunc(s.decode, isIdle)
 	s.inStep = 0
 }
 
 // give hands a token to each stream of j, and retires j at its last one.
-func (s *state) give(j *job) {
+func (s *state) give(j *job, now time.Time) {
 	j.tokens++
 	s.stats.GeneratedTokens += int64(j.streams)
 	if j.tokens == j.limit {
-		s.retire(j)
+		s.retire(j, now)
 		return
 	}
 	j.offer()
 }
 
 // retire ends a job that has all its tokens. The caller takes it off its list.
-func (s *state) retire(j *job) {
+func (s *state) retire(j *job, now time.Time) {
 	j.phase = idle
+	if j.keep != "" {
+		s.pin(j, now)
+	}
 	j.offer()
 }
 
@@ -226,7 +265,9 @@ func (s *state) snapshot(now time.Time) Stats {
 		c.Ranks[rank] = n
 	}
 	c.Waiting, c.Running, c.CachedBlocks = len(s.queue), s.running(), s.cache.len()
-	for _, jobs := range [][]*job{s.prefill, s.decode} {
+	c.Loading, c.PinnedRequests, c.PinnedBlocks = len(s.fetch), len(s.pins.order), s.pins.blocks
+	c.HeldBlocks = s.pins.blocks
+	for _, jobs := range [][]*job{s.fetch, s.prefill, s.decode} {
 		for _, j := range jobs {
 			c.HeldBlocks += j.held()
 		}

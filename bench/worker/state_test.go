@@ -97,10 +97,12 @@ func (s *slowState) leave(twin *job) {
 
 // FuzzState plays arrivals, departures and time to the engine and to the slow
 // model, and compares both after each. In chunked mode, which the model doesn't
-// know, it checks the bounds and that the books balance.
+// know, some jobs fetch their blocks or keep them at their end, and it checks the
+// bounds and that the books balance.
 func FuzzState(f *testing.F) {
 	f.Add(false, []byte{0, 3, 0, 40, 2, 5, 0, 9, 1, 0, 2, 9})
 	f.Add(true, []byte{0, 3, 0, 40, 2, 5, 0, 9, 1, 0, 2, 9})
+	f.Add(true, []byte{0, 211, 0, 255, 0, 254, 3, 0, 2, 3, 3, 1, 3, 3, 2, 9, 0, 66, 2, 40})
 	f.Add(false, []byte{0, 255, 2, 140, 0, 254, 2, 133, 1, 0, 2, 9})
 	f.Add(false, []byte{0, 108, 0, 66, 0, 108, 2, 135, 0, 66, 2, 143, 1, 1, 2, 9, 2, 9})
 	f.Add(false, []byte{0, 255, 0, 254, 0, 253, 0, 252, 0, 251, 0, 250, 0, 249, 0, 248, 2, 3, 1, 3, 2, 9, 1, 0})
@@ -114,11 +116,15 @@ func FuzzState(f *testing.F) {
 		for len(script) >= 2 {
 			op, arg := script[0], int(script[1])
 			script = script[2:]
-			switch op % 3 {
+			switch op % 4 {
 			case 0:
 				text := make([]byte, (1+arg%7)*BlockBytes)
 				text[0] = byte(arg / 7 % 3)
 				j := newJob([]prompt{newPrompt(text, "")}, 1+arg/21%2, arg/42)
+				if chunked {
+					j.fetches = arg >= 210
+					j.keep = []string{"", "", "k1", "k2"}[arg%4]
+				}
 				s.enter(arg)
 				if s.submit(j, now) {
 					open = append(open, j)
@@ -143,14 +149,24 @@ func FuzzState(f *testing.F) {
 					continue // the next call must catch up by itself
 				}
 				s.advance(now)
+			case 3:
+				s.advance(now)
+				if len(s.fetch) > 0 {
+					s.load(s.fetch[arg%len(s.fetch)], grant{OK: arg < 128, Takes: time.Duration(arg%4) * unit}, now)
+				}
 			}
 			if !chunked {
 				compare(t, s, slow)
 			}
 			checkBooks(t, s, open, now)
 		}
-		now = now.Add(time.Hour)
-		s.advance(now)
+		for range 1 + len(open) {
+			for len(s.fetch) > 0 && s.fetch[0].ready.IsZero() {
+				s.load(s.fetch[0], grant{}, now)
+			}
+			now = now.Add(time.Hour)
+			s.advance(now)
+		}
 		for _, j := range open {
 			if p := <-j.progress; !p.finished || p.tokens != j.limit {
 				t.Fatalf("after an hour a job's progress is %+v, want it finished with %d tokens", p, j.limit)
@@ -158,8 +174,8 @@ func FuzzState(f *testing.F) {
 			s.leave(j, stopped, now)
 		}
 		checkBooks(t, s, nil, now)
-		if n := len(s.queue) + s.running(); n > 0 {
-			t.Fatalf("%d jobs remain", n)
+		if n := len(s.queue) + len(s.fetch) + s.running() + len(s.pins.order); n > 0 {
+			t.Fatalf("%d jobs or pins remain", n)
 		}
 	})
 }
@@ -195,10 +211,13 @@ func checkBooks(t *testing.T, s *state, open []*job, now time.Time) {
 	if n.Open != len(open) || n.Entered != n.Completed+n.Aborted+n.Failed+n.Refused+int64(n.Open) {
 		t.Fatalf("%d requests are open, the books say %+v", len(open), n)
 	}
-	if n.Running > s.cfg.MaxRunning || n.Waiting > s.cfg.MaxQueue || n.PeakRunning > s.cfg.MaxRunning || n.CachedBlocks > s.cfg.CacheBlocks {
+	if n.Running+n.Loading > s.cfg.MaxRunning || n.Waiting > s.cfg.MaxQueue+s.cfg.MaxRunning || n.PeakRunning > s.cfg.MaxRunning || n.CachedBlocks > s.cfg.CacheBlocks {
 		t.Fatalf("a bound is broken: %+v", n)
 	}
-	for name, jobs := range map[phase][]*job{queued: s.queue, prefilling: s.prefill, decoding: s.decode} {
+	if n.Pinned != n.KVSent+n.KVDropped+n.KVExpired+int64(n.PinnedRequests) {
+		t.Fatalf("the books of what is pinned don't balance: %+v", n)
+	}
+	for name, jobs := range map[phase][]*job{queued: s.queue, fetching: s.fetch, prefilling: s.prefill, decoding: s.decode} {
 		for _, j := range jobs {
 			if j.phase != name || !slices.Contains(open, j) {
 				t.Fatalf("a job in list %d has phase %d, open %t", name, j.phase, slices.Contains(open, j))

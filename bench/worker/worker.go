@@ -4,20 +4,26 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
 // Worker is one simulated inference server.
 type Worker struct {
-	cfg    Config
-	engine *engine
-	server *http.Server
+	cfg     Config
+	faults  faults        // those configured
+	engines []*engine     // one for each data-parallel rank
+	turn    atomic.Uint64 // requests that named no rank
+	server  *http.Server
 }
 
-// New starts a worker's engine. Close ends it.
+// New starts a worker's engines. Close ends them.
 func New(cfg Config) *Worker {
 	cfg = cfg.withDefaults()
-	w := &Worker{cfg: cfg, engine: newEngine(cfg)}
+	w := &Worker{
+		cfg: cfg, engines: newEngines(cfg),
+		faults: faults{cfg.Fault, cfg.PrefillFault, cfg.DecodeFault},
+	}
 	w.server = &http.Server{
 		Handler:           w.routes(),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -38,12 +44,15 @@ func (w *Worker) Serve(ln net.Listener) error {
 	return nil
 }
 
-// Close drops every connection, running requests included, and ends the engine.
-// It may be called again.
+// Close drops every connection, running requests included, and ends the
+// engines; what they had pinned is gone. It may be called again.
 func (w *Worker) Close() {
-	w.engine.close()
+	for _, e := range w.engines {
+		e.withdraw()
+		e.close()
+	}
 	_ = w.server.Close() // what a listener says on closing changes nothing here
 }
 
 // Stats is what the worker has seen so far; after Close, what it had seen by then.
-func (w *Worker) Stats() Stats { return w.engine.stats() }
+func (w *Worker) Stats() Stats { return sum(w.stats()) }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,4 +31,39 @@ func BenchmarkWorker(b *testing.B) {
 			})
 		}
 	}
+}
+
+// The same for a request in two halves, with the reading of the hand-over.
+func BenchmarkPair(b *testing.B) {
+	for _, size := range []int{200, 20_000} {
+		b.Run(fmt.Sprintf("prompt=%d", size), func(b *testing.B) {
+			_, prefillURL := start(b, Config{TimeScale: 1e9})
+			_, decodeURL := start(b, Config{TimeScale: 1e9, OutputTokens: 16})
+			prompt := strings.Repeat("word ", size/5)
+			b.ReportAllocs()
+			for b.Loop() {
+				first := benchPost(b, prefillURL+completions, prefill(prompt, toDecode))
+				var body struct {
+					KV json.RawMessage `json:"kv_transfer_params"`
+				}
+				if err := json.Unmarshal(first, &body); err != nil {
+					b.Fatal(err)
+				}
+				benchPost(b, decodeURL+completions, fmt.Sprintf(`{"prompt":%q,"kv_transfer_params":%s}`, prompt, body.KV))
+			}
+		})
+	}
+}
+
+func benchPost(b *testing.B, url, body string) []byte {
+	got, err := http.Post(url, "application/json", strings.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer got.Body.Close()
+	read, err := io.ReadAll(got.Body)
+	if err != nil || got.StatusCode != http.StatusOK {
+		b.Fatalf("status %d, %v", got.StatusCode, err)
+	}
+	return read
 }
