@@ -36,7 +36,7 @@ fuzz: ## a short run of every fuzz target, FUZZTIME inputs each
 	done
 
 chaos: ## EVENTS random requests, departures and faults against the router; SEED=n repeats a run
-	$(GO) test ./proxy -run '^TestChaos$$' -v -count=1 -timeout 4h -chaos.events $(EVENTS) -chaos.seed $(SEED)
+	$(GO) test ./proxy -run '^TestChaos(PD)?$$' -v -count=1 -timeout 4h -chaos.events $(EVENTS) -chaos.seed $(SEED)
 
 bench: ## microbenchmarks, five runs, summarised
 	@mkdir -p bin

@@ -266,6 +266,7 @@ func TestCauses(t *testing.T) {
 		ServerError:       {"server_error", bad},
 		ClientGone:        {"client_gone", neutral},
 		ConnectFailed:     {"connect_failed", bad},
+		RouterExhausted:   {"router_exhausted", neutral},
 		UpstreamReset:     {"upstream_reset", bad},
 		UpstreamTimeout:   {"upstream_timeout", bad},
 		UpstreamInvalid:   {"upstream_invalid", bad},

@@ -8,6 +8,7 @@ const (
 	WorkerAdded EventKind = iota
 	WorkerRemoved
 	WorkerRetired // removed and idle: nothing is known of it any more
+	WorkerUnready // the first check of a new worker went wrong
 	WorkerHealthy
 	WorkerUnhealthy
 	BreakerMoved

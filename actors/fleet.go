@@ -168,6 +168,9 @@ func (s *state) reportHealth(base, reason string) bool {
 	healthy := false
 	for _, id := range s.byBase[base] {
 		w := &s.workers[id]
+		if !w.health.checked && reason != "" {
+			s.emit(Event{Kind: WorkerUnready, URL: w.spec.URL, Detail: reason, Load: w.load()})
+		}
 		if w.health.report(&s.opts.Health, reason) {
 			k := WorkerHealthy
 			if !w.health.healthy {

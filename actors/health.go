@@ -16,6 +16,7 @@ type HealthOptions struct {
 type health struct {
 	healthy bool
 	proven  bool // was healthy at least once since it was added
+	checked bool // since it was added
 	streak  int  // checks in a row that contradict healthy
 	reason  string
 }
@@ -25,7 +26,7 @@ type health struct {
 // a new worker is enough.
 func (h *health) report(o *HealthOptions, reason string) (changed bool) {
 	ok := reason == ""
-	h.reason = reason
+	h.reason, h.checked = reason, true
 	if ok == h.healthy {
 		h.streak = 0
 		return false

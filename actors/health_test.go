@@ -41,7 +41,7 @@ func TestHealthCyclesLeaveLoadAlone(t *testing.T) {
 					url := base(0)
 					add(t, r, spec(url))
 					var ended atomic.Int64 // checks
-					p := NewProber(r, func(ctx context.Context, _ string) error {
+					check := func(ctx context.Context) error {
 						n := ended.Load()
 						defer ended.Add(1)
 						if !tc.down(int(n)) {
@@ -52,9 +52,10 @@ func TestHealthCyclesLeaveLoadAlone(t *testing.T) {
 							return ctx.Err()
 						}
 						return errDown
-					}, o.Health)
+					}
+					p := NewProber(r, o.Health)
 					defer p.Stop()
-					p.Watch(url)
+					p.Watch(url, check)
 					synctest.Wait() // the first check has reported
 
 					leases := acquireN(t, r, inFlight)
@@ -88,14 +89,15 @@ func TestSickAndBackKeepsLoad(t *testing.T) {
 		url := base(0)
 		add(t, r, spec(url))
 		var sick atomic.Bool
-		p := NewProber(r, func(context.Context, string) error {
+		check := func(context.Context) error {
 			if sick.Load() {
 				return errDown
 			}
 			return nil
-		}, o.Health)
+		}
+		p := NewProber(r, o.Health)
 		defer p.Stop()
-		p.Watch(url)
+		p.Watch(url, check)
 		synctest.Wait()
 		leases := acquireN(t, r, 3)
 
@@ -192,6 +194,21 @@ func TestHealthChangesAreEvents(t *testing.T) {
 		{Kind: WorkerUnhealthy, URL: base(0), Detail: "down", Load: 2},
 		{Kind: WorkerHealthy, URL: base(0), Load: 2},
 	}
+	if got := drainEvents(r); !slices.Equal(got, want) {
+		t.Errorf("events = %v, want %v", got, want)
+	}
+}
+
+// A new worker that is not well is told of once, with the reason.
+func TestUnreadyIsAnEvent(t *testing.T) {
+	r := start(t, options("random"))
+	add(t, r, spec(base(0)))
+	drainEvents(r)
+	for range 5 {
+		r.ReportHealth(base(0), errDown)
+	}
+	r.ReportHealth(base(0), nil)
+	want := []Event{{Kind: WorkerUnready, URL: base(0), Detail: "down"}, {Kind: WorkerHealthy, URL: base(0)}}
 	if got := drainEvents(r); !slices.Equal(got, want) {
 		t.Errorf("events = %v, want %v", got, want)
 	}

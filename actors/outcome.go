@@ -13,6 +13,7 @@ const (
 	ServerError                    // the worker answered another 5xx
 	ClientGone                     // the client left first
 	ConnectFailed                  // no connection to the worker
+	RouterExhausted                // no connection, for want of sockets or memory at this router
 	UpstreamReset                  // the worker closed before the head of its answer
 	UpstreamTimeout                // the worker was silent for too long
 	UpstreamInvalid                // what the worker sent is not HTTP
@@ -23,7 +24,7 @@ const (
 
 var causeNames = [numCauses]string{
 	"aborted", "completed", "client_error", "busy", "server_error", "client_gone", "connect_failed",
-	"upstream_reset", "upstream_timeout", "upstream_invalid", "upstream_truncated", "moved",
+	"router_exhausted", "upstream_reset", "upstream_timeout", "upstream_invalid", "upstream_truncated", "moved",
 }
 
 // String returns the metric label of the cause.
@@ -63,8 +64,8 @@ const (
 )
 
 // verdict says whether the worker proved itself, failed, or neither. A client's
-// mistake, a client that leaves and a worker that is merely full say nothing
-// about whether the worker works.
+// mistake, a client that leaves, a worker that is merely full and a router that
+// has run out of sockets say nothing about whether the worker works.
 func (c Cause) verdict() verdict {
 	switch c {
 	case Completed:

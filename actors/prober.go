@@ -2,20 +2,25 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 )
 
-// A Check asks the worker at base whether it is well; nil means it is. It must
-// return soon after ctx ends.
-type Check func(ctx context.Context, base string) error
+// A Check asks the workers at one base URL whether they are well; nil means they
+// are, and an error that wraps ErrNoVerdict that they could not be asked. It must
+// return soon after ctx ends, and is never called twice at a time.
+type Check func(ctx context.Context) error
+
+// ErrNoVerdict is what a check returns that has found out nothing, for reasons that
+// are not the worker's. It leaves the worker's health as it is.
+var ErrNoVerdict = errors.New("the worker could not be asked")
 
 // Prober checks the health of workers, each base URL on a goroutine of its own,
 // so that a slow one delays no other. It sends verdicts to the registry and can
 // reach nothing else of it.
 type Prober struct {
 	registry *Registry
-	check    Check
 	opts     HealthOptions
 	inbox    chan proberMessage
 	done     chan struct{} // closed when every check has ended
@@ -31,8 +36,9 @@ const (
 )
 
 type proberMessage struct {
-	kind proberKind
-	base string
+	kind  proberKind
+	base  string
+	check Check // proberWatch
 }
 
 // watched is what the prober knows of one base URL.
@@ -42,18 +48,18 @@ type watched struct {
 }
 
 // NewProber starts a prober that checks nothing yet. Call Stop to end it.
-func NewProber(r *Registry, check Check, o HealthOptions) *Prober {
-	p := &Prober{registry: r, check: check, opts: o, inbox: make(chan proberMessage, 64), done: make(chan struct{})}
+func NewProber(r *Registry, o HealthOptions) *Prober {
+	p := &Prober{registry: r, opts: o, inbox: make(chan proberMessage, 64), done: make(chan struct{})}
 	go p.loop()
 	return p
 }
 
-// Watch starts checks of a base URL. Each call needs an Unwatch of its own; the
-// two may come in either order.
-func (p *Prober) Watch(base string) { p.send(proberMessage{proberWatch, base}) }
+// Watch starts checks of a base URL, unless they run already. Each call needs an
+// Unwatch of its own; the two may come in either order.
+func (p *Prober) Watch(base string, check Check) { p.send(proberMessage{proberWatch, base, check}) }
 
 // Unwatch ends the checks of a base URL that nobody else watches.
-func (p *Prober) Unwatch(base string) { p.send(proberMessage{proberUnwatch, base}) }
+func (p *Prober) Unwatch(base string) { p.send(proberMessage{kind: proberUnwatch, base: base}) }
 
 // Stop ends all checks and waits for them.
 func (p *Prober) Stop() {
@@ -96,7 +102,7 @@ func (p *Prober) loop() {
 				ctx, cancel := context.WithCancel(context.Background())
 				w.cancel = cancel
 				running++
-				go p.run(ctx, m.base)
+				go p.run(ctx, m.base, m.check)
 			}
 		case proberUnwatch:
 			if w := count(m.base, -1); w.users == 0 {
@@ -117,17 +123,19 @@ func (p *Prober) loop() {
 }
 
 // run checks one base URL until ctx ends.
-func (p *Prober) run(ctx context.Context, base string) {
+func (p *Prober) run(ctx context.Context, base string, check Check) {
 	defer func() { p.inbox <- proberMessage{kind: proberEnded} }()
 	proven := false
 	for {
 		limit, cancel := context.WithTimeout(ctx, p.opts.Timeout)
-		err := p.check(limit, base)
+		err := check(limit)
 		cancel()
 		if ctx.Err() != nil {
 			return // what a check says that was called off counts for nothing
 		}
-		proven = p.registry.ReportHealth(base, err) || proven
+		if !errors.Is(err, ErrNoVerdict) {
+			proven = p.registry.ReportHealth(base, err) || proven
+		}
 		pause := p.opts.Interval
 		if !proven {
 			pause = min(pause, p.opts.RetryInterval)

@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -54,7 +55,8 @@ func (r *record) leave() {
 type probed struct {
 	*Registry
 	*Prober
-	at map[string]*record
+	at    map[string]*record
+	watch func(base string)
 }
 
 // probe starts a prober over workers that are members already but not watched.
@@ -67,12 +69,15 @@ func probe(t *testing.T, o Options, bases []string, answer func(ctx context.Cont
 		p.at[b] = new(record)
 	}
 	began := time.Now()
-	p.Prober = NewProber(p.Registry, func(ctx context.Context, base string) error {
-		rec := p.at[base]
-		n := rec.enter(time.Since(began))
-		defer rec.leave()
-		return answer(ctx, base, n)
-	}, o.Health)
+	p.Prober = NewProber(p.Registry, o.Health)
+	p.watch = func(base string) {
+		p.Watch(base, func(ctx context.Context) error {
+			rec := p.at[base]
+			n := rec.enter(time.Since(began))
+			defer rec.leave()
+			return answer(ctx, base, n)
+		})
+	}
 	t.Cleanup(p.Stop)
 	return p
 }
@@ -103,8 +108,8 @@ func TestChecksRunInParallel(t *testing.T) {
 			}
 			return nil
 		})
-		p.Watch(slow)
-		p.Watch(quick)
+		p.watch(slow)
+		p.watch(quick)
 		synctest.Wait()
 		if !view(t, p.Registry, quick).Healthy {
 			t.Error("the quick worker is not healthy before time has passed, want healthy")
@@ -139,13 +144,45 @@ func TestCheckTimeout(t *testing.T) {
 			took.Store(int64(time.Since(began)))
 			return ctx.Err()
 		})
-		p.Watch(base(0))
+		p.watch(base(0))
 		p.pass(o.Health.Timeout)
 		if got := time.Duration(took.Load()); got != o.Health.Timeout {
 			t.Errorf("the check was called off after %v, want %v", got, o.Health.Timeout)
 		}
 		if got, want := view(t, p.Registry, base(0)).Reason, context.DeadlineExceeded.Error(); got != want {
 			t.Errorf("reason = %q, want %q", got, want)
+		}
+	})
+}
+
+// A check that could not be made leaves the worker's health as it is, and is made
+// again.
+func TestCheckWithoutVerdict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := options("random")
+		var fail atomic.Pointer[error]
+		fail.Store(new(error))
+		p := probe(t, o, []string{base(0)}, func(context.Context, string, int) error { return *fail.Load() })
+		p.watch(base(0))
+		p.pass(time.Minute)
+		for _, tc := range []struct {
+			err  error
+			want bool // healthy
+		}{
+			{fmt.Errorf("%w: too many open files", ErrNoVerdict), true},
+			{errDown, false},
+			{fmt.Errorf("%w: too many open files", ErrNoVerdict), false},
+			{nil, true},
+		} {
+			before := p.at[base(0)].checks()
+			fail.Store(&tc.err)
+			p.pass(5 * time.Minute)
+			if got := view(t, p.Registry, base(0)).Healthy; got != tc.want {
+				t.Errorf("healthy = %v after checks that end with %v, want %v", got, tc.err, tc.want)
+			}
+			if p.at[base(0)].checks() < before+10 {
+				t.Errorf("checks that end with %v are not made again", tc.err)
+			}
 		}
 	})
 }
@@ -172,7 +209,7 @@ func TestRetryIntervalBeforeFirstSuccess(t *testing.T) {
 					}
 					return errDown
 				})
-				p.Watch(base(0))
+				p.watch(base(0))
 				p.pass(3 * time.Minute)
 				times := p.at[base(0)].times()
 				if len(times) < firstGood+6 {
@@ -199,7 +236,7 @@ func TestChecksSpread(t *testing.T) {
 		bases := []string{base(0), base(1), base(2), base(3), base(4), base(5), base(6), base(7)}
 		p := probe(t, o, bases, well)
 		for _, b := range bases {
-			p.Watch(b)
+			p.watch(b)
 		}
 		p.pass(time.Minute)
 		second := make(map[time.Duration]bool)
@@ -215,8 +252,8 @@ func TestChecksSpread(t *testing.T) {
 func TestUnwatchEndsChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := probe(t, options("random"), []string{base(0), base(1)}, well)
-		p.Watch(base(0))
-		p.Watch(base(1))
+		p.watch(base(0))
+		p.watch(base(1))
 		p.pass(time.Minute)
 		p.Unwatch(base(0))
 		synctest.Wait()
@@ -239,7 +276,7 @@ func TestUnwatchedCheckIsNotReported(t *testing.T) {
 			<-ctx.Done()
 			return nil
 		})
-		p.Watch(base(0))
+		p.watch(base(0))
 		p.pass(time.Second)
 		p.Unwatch(base(0))
 		synctest.Wait()
@@ -279,7 +316,7 @@ func TestWatchCounts(t *testing.T) {
 				p := probe(t, options("random"), []string{base(0)}, well)
 				for _, c := range tc.calls {
 					if c == '+' {
-						p.Watch(base(0))
+						p.watch(base(0))
 					} else {
 						p.Unwatch(base(0))
 					}
@@ -315,7 +352,7 @@ func TestStopWithChecksRunning(t *testing.T) {
 			return ctx.Err()
 		})
 		for _, b := range bases {
-			p.Watch(b)
+			p.watch(b)
 		}
 		p.pass(time.Second)
 		began := time.Now()
@@ -338,15 +375,15 @@ func TestStopWithChecksRunning(t *testing.T) {
 func TestProberAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := probe(t, options("random"), []string{base(0)}, well)
-		p.Watch(base(0))
+		p.watch(base(0))
 		p.pass(time.Second)
 		p.Stop()
 		n := p.at[base(0)].checks()
 		for range 4 * cap(p.Prober.inbox) {
-			p.Watch(base(0))
+			p.watch(base(0))
 			p.Unwatch(base(0))
 		}
-		p.Watch(base(0))
+		p.watch(base(0))
 		p.Stop()
 		p.pass(time.Minute)
 		if got := p.at[base(0)].checks() - n; got != 0 {
@@ -359,7 +396,7 @@ func TestProberAfterStop(t *testing.T) {
 func TestProberOutlivesRegistry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := probe(t, options("random"), []string{base(0)}, well)
-		p.Watch(base(0))
+		p.watch(base(0))
 		p.pass(time.Second)
 		if err := p.Halt(); err != nil {
 			t.Errorf("Halt: %v", err)

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"loadstar/actors"
@@ -31,18 +34,34 @@ type workerJSON struct {
 	Labels         map[string]string `json:"labels,omitempty"`
 }
 
-func workerToJSON(v *actors.WorkerView) workerJSON {
+// prefillJSON is a prefill worker: vllm-router tells its bootstrap port.
+type prefillJSON struct {
+	workerJSON
+	Bootstrap *int `json:"bootstrap_port"`
+}
+
+func workerToJSON(v *actors.WorkerView) any {
 	phases := make(map[string]int)
 	for ph, n := range v.InPhase {
 		if n > 0 {
 			phases[actors.Phase(ph).String()] = n
 		}
 	}
-	return workerJSON{
+	w := workerJSON{
 		URL: v.URL, Model: v.Model, Type: v.Roles.String(), Healthy: v.Healthy, Load: v.Load, ConnectionMode: "Http",
 		Priority: v.Priority, Cost: v.Cost, Breaker: v.Breaker.String(), Phases: phases, Removed: !v.Member,
 		Reason: v.Reason, Processed: v.Granted, Labels: v.Labels,
 	}
+	if !v.Roles.Has(actors.Prefill) {
+		return w
+	}
+	p := prefillJSON{workerJSON: w}
+	if u, err := url.Parse(v.Handle.(*backend).site.bootstrap); err == nil {
+		if port, err := strconv.Atoi(u.Port()); err == nil {
+			p.Bootstrap = &port
+		}
+	}
+	return p
 }
 
 // getWorkers lists the members of the fleet, and apart from them the workers
@@ -53,7 +72,7 @@ func (x *exchange) getWorkers() {
 		x.refuse(problemOf(err))
 		return
 	}
-	members, leaving := []workerJSON{}, []workerJSON{}
+	members, leaving := []any{}, []any{}
 	counts := map[actors.Role]int{}
 	for i := range v.Workers {
 		w := &v.Workers[i]
@@ -69,14 +88,14 @@ func (x *exchange) getWorkers() {
 		}
 	}
 	x.answerJSON(fasthttp.StatusOK, struct {
-		Workers []workerJSON `json:"workers"`
-		Total   int          `json:"total"`
+		Workers []any `json:"workers"`
+		Total   int   `json:"total"`
 		Stats   struct {
 			Prefill int `json:"prefill_count"`
 			Decode  int `json:"decode_count"`
 			Regular int `json:"regular_count"`
 		} `json:"stats"`
-		Leaving []workerJSON `json:"leaving,omitempty"`
+		Leaving []any `json:"leaving,omitempty"`
 	}{
 		Workers: members, Total: len(members), Leaving: leaving,
 		Stats: struct {
@@ -176,6 +195,7 @@ func (x *exchange) postWorkers() {
 		Priority *int              `json:"priority"`
 		Cost     *float64          `json:"cost"`
 		Type     string            `json:"worker_type"`
+		Boot     int               `json:"bootstrap_port"`
 		Labels   map[string]string `json:"labels"`
 	}
 	const adminBody = 1 << 20
@@ -183,6 +203,7 @@ func (x *exchange) postWorkers() {
 	if err == nil {
 		err = json.Unmarshal(body, &in)
 	}
+	roles, ok := x.p.rolesNamed(in.Type)
 	switch {
 	case err != nil:
 		x.adminError(fasthttp.StatusBadRequest, "ADD_WORKER_FAILED", "the body must be a JSON object with a url: "+err.Error())
@@ -190,14 +211,17 @@ func (x *exchange) postWorkers() {
 	case in.URL == "":
 		x.adminError(fasthttp.StatusBadRequest, "ADD_WORKER_FAILED", "the body has no url")
 		return
-	case in.Type != "" && in.Type != actors.Regular.String():
-		x.adminError(fasthttp.StatusBadRequest, "ADD_WORKER_FAILED", fmt.Sprintf("worker_type %q: this router takes regular workers", in.Type))
+	case !ok:
+		x.adminError(fasthttp.StatusBadRequest, "ADD_WORKER_FAILED", fmt.Sprintf("worker_type %q: this router takes %s workers", in.Type, x.p.takes()))
+		return
+	case in.Boot < 0 || in.Boot > 65535:
+		x.adminError(fasthttp.StatusBadRequest, "ADD_WORKER_FAILED", "bootstrap_port is no port")
 		return
 	case in.Cost != nil && !(*in.Cost > 0 && *in.Cost < 1e9):
 		x.adminError(fasthttp.StatusBadRequest, "ADD_WORKER_FAILED", "cost must be above 0")
 		return
 	}
-	spec := WorkerSpec{URL: in.URL, Model: in.Model, Priority: DefaultPriority, Cost: 1, Labels: in.Labels}
+	spec := WorkerSpec{URL: in.URL, Model: in.Model, Priority: DefaultPriority, Cost: 1, Labels: in.Labels, Roles: roles, Bootstrap: in.Boot}
 	if in.Priority != nil {
 		spec.Priority = *in.Priority
 	}
@@ -213,6 +237,34 @@ func (x *exchange) postWorkers() {
 	}
 }
 
+// rolesNamed returns the roles of a worker_type, which may join two by a plus sign.
+func (p *Proxy) rolesNamed(name string) (roles actors.Roles, ok bool) {
+	if name == "" && p.opts.PD == nil {
+		return 0, true
+	}
+	for n := range strings.SplitSeq(name, "+") {
+		found := false
+		for _, r := range p.roles() {
+			if n == r.String() {
+				roles, found = roles|actors.RolesOf(r), true
+			}
+		}
+		if !found {
+			return 0, false
+		}
+	}
+	return roles, true
+}
+
+// takes lists the types of workers that this router takes.
+func (p *Proxy) takes() string {
+	var names []string
+	for _, r := range p.roles() {
+		names = append(names, r.String())
+	}
+	return strings.Join(names, " and ")
+}
+
 // DefaultPriority is what vllm-router reports of a worker that was given none.
 const DefaultPriority = 50
 
@@ -221,6 +273,10 @@ func (x *exchange) addWorker() {
 	url := x.ctx.QueryArgs().Peek("url")
 	if len(url) == 0 {
 		x.refuse(badRequest("Failed to deserialize query string: missing field `url`"))
+		return
+	}
+	if x.p.opts.PD != nil {
+		x.refuse(badRequest("This router needs to know the worker's phase: POST /workers with url and worker_type, prefill or decode."))
 		return
 	}
 	status, message := x.add(WorkerSpec{URL: string(url), Priority: DefaultPriority, Cost: 1})

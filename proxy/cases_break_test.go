@@ -78,7 +78,7 @@ func TestCaseB32TruncatedAnswerLooksTruncated(t *testing.T) {
 				if err != nil {
 					t.Errorf("an error was cut short itself: %v", err)
 				}
-				wantProblem(t, resp, 502, "upstream_closed")
+				wantProblem(t, resp, 502, "upstream_truncated")
 			}
 			r.wait("a broken answer", func(*actors.Snapshot) bool {
 				return r.outcome(actors.UpstreamTruncated)+r.outcome(actors.UpstreamReset) == 1
@@ -201,10 +201,10 @@ func TestCaseB35BrokenStreamSaysSo(t *testing.T) {
 		die    func(x *proxytest.Exchange)
 		code   string
 	}{
-		{"reset", 3, (*proxytest.Exchange).Reset, "upstream_closed"},
-		{"closed", 3, (*proxytest.Exchange).CloseFIN, "upstream_closed"},
-		{"before the first event", 0, (*proxytest.Exchange).Reset, "upstream_closed"},
-		{"inside a chunk", 2, func(x *proxytest.Exchange) { x.Raw("100\r\n"); x.CloseFIN() }, "upstream_closed"},
+		{"reset", 3, (*proxytest.Exchange).Reset, "upstream_truncated"},
+		{"closed", 3, (*proxytest.Exchange).CloseFIN, "upstream_truncated"},
+		{"before the first event", 0, (*proxytest.Exchange).Reset, "upstream_truncated"},
+		{"inside a chunk", 2, func(x *proxytest.Exchange) { x.Raw("100\r\n"); x.CloseFIN() }, "upstream_truncated"},
 		{"no valid chunk", 2, func(x *proxytest.Exchange) { x.Raw("what\r\n"); x.Hold() }, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestCaseB35BrokenStreamSaysSo(t *testing.T) {
 			if err != nil || !strings.HasPrefix(string(ev.Raw), tail) || strings.Contains(string(ev.Raw), "error") {
 				t.Fatalf("behind the part %q came %q, %v; want it closed by itself", tail, ev.Raw, err)
 			}
-			wantErrorEvent(t, c, "upstream_closed")
+			wantErrorEvent(t, c, "upstream_truncated")
 		})
 	}
 	for _, tc := range []struct {

@@ -375,6 +375,7 @@ func TestCaseB80AnswersWithoutBody(t *testing.T) {
 		{"HEAD, no framing", "HEAD", 200, nil, []string{"", "Transfer-Encoding: chunked"}, nil},
 		{"HEAD of an error", "HEAD", 404, []proxytest.Header{length}, []string{"Content-Length: 1234"}, nil},
 		{"204", "DELETE", 204, []proxytest.Header{proxytest.H("X-A", "b")}, []string{""}, []string{"X-A: b"}},
+		{"204 to GET", "GET", 204, nil, []string{""}, nil},
 		{"304", "GET", 304, []proxytest.Header{proxytest.H("ETag", `"x"`), length}, []string{"Content-Length: 1234"}, []string{`ETag: "x"`}},
 		{"304 without a length", "GET", 304, []proxytest.Header{proxytest.H("ETag", `"x"`)}, []string{""}, []string{`ETag: "x"`}},
 	} {
@@ -400,8 +401,9 @@ func TestCaseB80AnswersWithoutBody(t *testing.T) {
 				}
 			}
 			r.waitLoad(w, 0)
-			// The scripted worker closes behind an answer to HEAD without framing.
-			if got := w.Seen()[2].Seq; got != 3 && tc.name != "HEAD, no framing" {
+			// The scripted worker closes behind an answer to HEAD without framing, and
+			// what may not run twice gets a connection of its own.
+			if got := w.Seen()[2].Seq; got != 3 && tc.name != "HEAD, no framing" && tc.method != "DELETE" {
 				t.Errorf("the third request was number %d on its connection to the worker, want 3", got)
 			}
 		})

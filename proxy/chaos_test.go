@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"loadstar/actors"
 	"loadstar/actors/policy"
 	"loadstar/proxy/proxytest"
 )
@@ -29,12 +30,17 @@ var (
 //     worker's load equals what it sees.
 //   - No lease is returned twice. At the end every load is 0, and goroutines
 //     and descriptors are back where they were.
-func TestChaos(t *testing.T) {
+func TestChaos(t *testing.T) { runChaos(t, false) }
+
+// TestChaosPD is TestChaos with prefill and decode workers.
+func TestChaosPD(t *testing.T) { runChaos(t, true) }
+
+func runChaos(t *testing.T, phases bool) {
 	seed := *chaosSeed
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
-	t.Logf("seed %d; run again with: go test ./proxy -run TestChaos -chaos.seed %d -chaos.events %d", seed, seed, *chaosEvents)
+	t.Logf("seed %d; run again with: go test ./proxy -run '^%s$' -chaos.seed %d -chaos.events %d", seed, t.Name(), seed, *chaosEvents)
 	goroutines, fds := runtime.NumGoroutine(), proxytest.FDs()
 	names := policy.Names()
 	var total chaosTally
@@ -43,7 +49,7 @@ func TestChaos(t *testing.T) {
 		for i, name := range names {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				c := newChaos(t, name, rand.New(rand.NewPCG(seed, uint64(i))))
+				c := newChaos(t, phases, name, rand.New(rand.NewPCG(seed, uint64(i))))
 				c.run(*chaosEvents / len(names))
 				results <- c.tally
 			})
@@ -85,6 +91,7 @@ type chaos struct {
 	t       *testing.T
 	rng     *rand.Rand // of the driver; each event gets a generator of its own from it
 	r       *router
+	phases  bool // the first half of the workers prefill, the others decode
 	workers []*proxytest.Worker
 
 	mu      sync.Mutex
@@ -97,9 +104,13 @@ type chaos struct {
 
 const chaosWorkers = 4
 
-func newChaos(t *testing.T, name string, rng *rand.Rand) *chaos {
-	c := &chaos{t: t, rng: rng, removed: map[int]bool{}}
+func newChaos(t *testing.T, phases bool, name string, rng *rand.Rand) *chaos {
+	c := &chaos{t: t, rng: rng, phases: phases, removed: map[int]bool{}}
 	o := testOptions(name)
+	if phases {
+		o = pdOptions(name)
+		o.PD.RescueTimeout = patience / 4 // some meet a worker that never answers
+	}
 	// Checks are rare, so that sockets are quiet at times; the driver makes
 	// workers sick by the same message that a check would send.
 	o.Router.Health.Interval, o.Router.Health.RetryInterval = 5*time.Second, 5*time.Millisecond
@@ -107,11 +118,81 @@ func newChaos(t *testing.T, name string, rng *rand.Rand) *chaos {
 	o.Health.HealthOptions = o.Router.Health
 	o.Router.Breaker.FailureThreshold, o.Router.Breaker.Timeout = 5, 20*time.Millisecond
 	o.Timeouts.FirstByte, o.Timeouts.Idle = 30*time.Second, 30*time.Second
-	for range chaosWorkers {
-		c.workers = append(c.workers, proxytest.NewWorker(t, chaosScript))
+	for i := range chaosWorkers {
+		script := chaosScript
+		if phases {
+			script = controlCalls(chaosScript)
+			if i < chaosWorkers/2 {
+				script = controlCalls(chaosPrefill)
+			}
+		}
+		c.workers = append(c.workers, proxytest.NewWorker(t, script))
 	}
-	c.r = startRouter(t, o, c.workers...)
+	if phases {
+		c.r = startPD(t, o, c.workers[:chaosWorkers/2], c.workers[chaosWorkers/2:])
+	} else {
+		c.r = startRouter(t, o, c.workers...)
+	}
 	return c
+}
+
+// roles are those of the i-th worker.
+func (c *chaos) roles(i int) actors.Roles {
+	switch {
+	case !c.phases:
+		return 0
+	case i < chaosWorkers/2:
+		return actors.RolesOf(actors.Prefill)
+	default:
+		return actors.RolesOf(actors.Decode)
+	}
+}
+
+// chaosPrefill answers as the request wants its prefill worker to. What has no
+// phases is answered as by any worker.
+func chaosPrefill(x *proxytest.Exchange) {
+	switch x.Get("X-Chaos-Prefill") {
+	case "ok":
+		x.Reply(200, nixlReply, jsonType)
+	case "slow":
+		if x.Sleep(4 * time.Millisecond) {
+			x.Reply(200, nixlReply, jsonType)
+		}
+	case "push":
+		x.Reply(200, strings.Replace(nixlReply, `"kv_transfer_params":{`, `"kv_transfer_params":{"transfer_mode":"push",`, 1), jsonType)
+	case "two writes":
+		x.Head(200, jsonType, proxytest.H("Content-Length", fmt.Sprint(len(nixlReply))))
+		x.Raw(nixlReply[:50])
+		x.Sleep(time.Millisecond)
+		x.Raw(nixlReply[50:])
+	case "no params":
+		x.Reply(200, `{"choices":[]}`, jsonType)
+	case "no JSON":
+		x.Reply(200, "hello")
+	case "refused":
+		x.Reply(400, `{"error":{"message":"no"}}`, jsonType)
+	case "busy":
+		x.Reply(503, `{"error":{"message":"busy"}}`, jsonType)
+	case "broken":
+		x.Reply(500, `{"error":{"message":"oops"}}`, jsonType)
+	case "close":
+		x.CloseFIN()
+	case "reset":
+		x.Reset()
+	case "truncated":
+		proxytest.Truncated(20_000, 5_000)(x)
+	case "silent":
+		x.Hold()
+		x.Reply(200, nixlReply, jsonType)
+	default:
+		chaosScript(x)
+	}
+}
+
+// chaosPrefills are the ways of a prefill worker, most of them well.
+var chaosPrefills = []string{
+	"ok", "ok", "ok", "ok", "slow", "slow", "push", "push", "push", "two writes", "no params",
+	"no JSON", "refused", "busy", "broken", "close", "reset", "truncated",
 }
 
 // chaosScript does what the request asks for.
@@ -298,14 +379,22 @@ func (c *chaos) watch(stop chan struct{}) {
 		open := c.open // read behind the snapshot: what began since only raises it
 		c.mu.Unlock()
 		sum := 0
+		var phases [len(v.Workers[0].InPhase)]int
 		for i := range v.Workers {
 			if v.Workers[i].Load < 0 {
 				c.t.Errorf("load %d at %s", v.Workers[i].Load, v.Workers[i].URL)
 			}
 			sum += v.Workers[i].Load
+			for ph, n := range v.Workers[i].InPhase {
+				phases[ph] += n
+			}
 		}
-		if sum != v.Live || v.Granted-v.Returned != uint64(v.Live) {
+		if sum+phases[actors.Reserved] != v.Live || v.Granted-v.Returned != uint64(v.Live) {
 			c.t.Errorf("loads sum up to %d, %d leases are live, %d granted and %d returned", sum, v.Live, v.Granted, v.Returned)
+		}
+		if c.phases {
+			// A request may run in both phases at a time, and leave a rescue behind.
+			sum = max(phases[actors.Prefilling]+phases[actors.Plain], phases[actors.Decoding]+phases[actors.Reserved]+phases[actors.Plain]-c.r.opts.PD.Rescues)
 		}
 		if sum > open {
 			c.t.Errorf("load %d, but the driver has only %d requests open", sum, open)
@@ -322,6 +411,9 @@ func (c *chaos) watch(stop chan struct{}) {
 // disturb changes the fleet.
 func (c *chaos) disturb(rng *rand.Rand) {
 	i := rng.IntN(len(c.workers))
+	if c.phases { // the others keep each phase going
+		i = []int{0, len(c.workers) - 1}[rng.IntN(2)]
+	}
 	w := c.workers[i]
 	switch rng.IntN(4) {
 	case 0:
@@ -332,7 +424,7 @@ func (c *chaos) disturb(rng *rand.Rand) {
 		w.DropConnections()
 	case 3:
 		if c.removed[i] {
-			if _, err := c.r.AddWorker(WorkerSpec{URL: w.URL()}); err != nil {
+			if _, err := c.r.AddWorker(WorkerSpec{URL: w.URL(), Roles: c.roles(i)}); err != nil {
 				c.t.Errorf("AddWorker: %v", err)
 			}
 			delete(c.removed, i)
@@ -356,6 +448,13 @@ func (c *chaos) request(rng *rand.Rand) {
 	req := proxytest.Request{
 		Target: pick(chaosPaths), Headers: []proxytest.Header{jsonType, proxytest.H("X-Chaos", kind)},
 		Body: chat(fmt.Sprint("prompt ", rng.IntN(50), strings.Repeat(" word", rng.IntN(3000))), rng.IntN(2) == 0),
+	}
+	if c.phases {
+		prefill := pick(chaosPrefills)
+		if endless { // so that it is reached, or waits here
+			prefill = pick([]string{"ok", "slow", "push", "two writes", "silent"})
+		}
+		req.Headers = append(req.Headers, proxytest.H("X-Chaos-Prefill", prefill))
 	}
 	switch rng.IntN(12) {
 	case 0:
@@ -483,9 +582,22 @@ func (c *chaos) compare(w *proxytest.Worker) {
 // letGo ends some of the requests that were left open.
 func (c *chaos) letGo() {
 	if c.rng.IntN(3) == 0 { // the workers answer them all
-		for _, w := range c.workers {
-			w.Release()
-		}
+		// Behind a prefill that is let go the decode worker holds the request.
+		over, released := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(released)
+			for {
+				for _, w := range c.workers {
+					w.Release()
+				}
+				select {
+				case <-over:
+					return
+				case <-time.After(2 * time.Millisecond):
+				}
+			}
+		}()
+		defer func() { close(over); <-released }()
 		for _, h := range c.held {
 			_, err := h.ReadResponse(10 * time.Second)
 			if errors.Is(err, proxytest.ErrTimeout) {

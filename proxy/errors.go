@@ -49,17 +49,30 @@ func wrongMethod(allowed string) *problem {
 	}
 }
 
+func noWorkers(who string) *problem {
+	return &problem{
+		fasthttp.StatusServiceUnavailable, kindUnavailable, "no_available_workers",
+		"No available " + who + " (all circuits open or unhealthy).", 1,
+	}
+}
+
+// errNotObject says that a request which has to be read here can't be.
+var errNotObject = errors.New("the body is not a JSON object")
+
 // problemOf is the one place that turns an error into what the client is told.
 // It names no worker: clients need not know the fleet.
 func problemOf(err error) *problem {
 	switch {
 	case errors.Is(err, actors.ErrStopped):
 		return &problem{fasthttp.StatusServiceUnavailable, kindUnavailable, "shutting_down", "The router is shutting down.", 1}
+	case errors.Is(err, errNotObject):
+		return badRequest("The request body must be a JSON object, plainly encoded in UTF-8: this router splits requests in two phases.")
+	case errors.Is(err, actors.ErrNoPrefill):
+		return noWorkers("prefill workers")
+	case errors.Is(err, actors.ErrNoDecode):
+		return noWorkers("decode workers")
 	case errors.Is(err, actors.ErrNoWorker):
-		return &problem{
-			fasthttp.StatusServiceUnavailable, kindUnavailable, "no_available_workers",
-			"No available workers (all circuits open or unhealthy).", 1,
-		}
+		return noWorkers("workers")
 	}
 	var f *failure
 	if errors.As(err, &f) {
@@ -72,6 +85,7 @@ func problemOf(err error) *problem {
 type failure struct {
 	cause actors.Cause
 	err   error
+	phase string // "prefill" or "decode" of a request in two phases; else empty
 }
 
 func (f *failure) Error() string { return f.cause.String() + ": " + f.err.Error() }
@@ -79,17 +93,28 @@ func (f *failure) Error() string { return f.cause.String() + ": " + f.err.Error(
 func (f *failure) Unwrap() error { return f.err }
 
 func (f *failure) problem() *problem {
+	worker := "The worker"
+	if f.phase != "" {
+		worker = "The " + f.phase + " worker"
+	}
 	switch f.cause {
 	case actors.ClientGone:
 		return &problem{statusClientGone, kindInvalid, "client_closed_request", "The client closed the request.", 0}
 	case actors.ConnectFailed:
-		return &problem{fasthttp.StatusBadGateway, kindServer, "upstream_connect_failed", "The worker could not be reached.", 0}
+		return &problem{fasthttp.StatusBadGateway, kindServer, "upstream_connect_failed", worker + " could not be reached.", 0}
+	case actors.RouterExhausted:
+		return &problem{
+			fasthttp.StatusServiceUnavailable, kindUnavailable, "router_exhausted",
+			"The router has no sockets or memory left to reach a worker with.", 1,
+		}
 	case actors.UpstreamTimeout:
-		return &problem{fasthttp.StatusGatewayTimeout, kindServer, "upstream_timeout", "The worker did not answer in time.", 0}
+		return &problem{fasthttp.StatusGatewayTimeout, kindServer, "upstream_timeout", worker + " did not answer in time.", 0}
 	case actors.UpstreamInvalid:
-		return &problem{fasthttp.StatusBadGateway, kindServer, "upstream_invalid_answer", "The worker's answer could not be read.", 0}
+		return &problem{fasthttp.StatusBadGateway, kindServer, "upstream_invalid_answer", worker + "'s answer could not be read.", 0}
+	case actors.UpstreamTruncated:
+		return &problem{fasthttp.StatusBadGateway, kindServer, "upstream_truncated", worker + " broke off in the middle of its answer.", 0}
 	default:
-		return &problem{fasthttp.StatusBadGateway, kindServer, "upstream_closed", "The worker closed the connection before it had answered.", 0}
+		return &problem{fasthttp.StatusBadGateway, kindServer, "upstream_closed", worker + " closed the connection before it had answered.", 0}
 	}
 }
 

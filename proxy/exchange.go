@@ -19,7 +19,7 @@ import (
 // exchange is one request while its handler runs. Exchanges are pooled: a
 // stream that outlives the handler takes along only what it needs.
 type exchange struct {
-	p      *Proxy
+	leg    // the attempt that runs
 	ctx    *fasthttp.RequestCtx
 	target []byte // path and query of the request target, as sent
 	path   []byte // without the query
@@ -27,9 +27,12 @@ type exchange struct {
 	// Of the request's head; see readHeaders.
 	named   httphead.Named
 	headers []byte // header lines for any worker
+	ownID   int    // where in headers the request id's line begins; it is the last
 	id      []byte // request id
 	session []byte // session key
 	origin  []byte
+
+	fetchSite []byte // how a browser's page stands to this router; empty for other clients
 
 	body   []byte
 	framed bool // the request came with a body, if perhaps an empty one
@@ -39,12 +42,10 @@ type exchange struct {
 	query   actors.Request
 	exclude []actors.WorkerID
 
-	// The attempt that runs.
-	link   link
-	head   []byte // what is written to the worker
-	answer httphead.Answer
-	coming bodyReader // body of the answer
-	sse    bool       // it is a stream of events
+	sse     bool // the worker's answer is a stream of events
+	encoded bool // or compressed
+
+	split split // of a request in two phases
 
 	// The answer for the client.
 	lines   []byte // its header lines, but for the carrier
@@ -70,7 +71,8 @@ func (x *exchange) begin(ctx *fasthttp.RequestCtx) {
 	x.ctx = ctx
 	x.link = link{client: ctx.Conn(), guard: x.p.guards.Get().(*watch.Guard)}
 	x.id = x.id[:0]
-	x.moved, x.kept, x.roams, x.framed = false, false, false, false
+	x.moved, x.kept, x.roams, x.framed, x.off = false, false, false, false, nil
+	x.split.begin()
 	x.exclude = x.exclude[:0]
 	x.record = record{started: time.Now()}
 }
@@ -98,7 +100,10 @@ func (x *exchange) end() {
 		x.body = nil
 	}
 	x.body = x.body[:0]
-	x.ctx, x.path, x.target, x.origin, x.link = nil, nil, nil, nil, link{}
+	if cap(x.session) > keptSession {
+		x.session = nil
+	}
+	x.ctx, x.path, x.target, x.origin, x.fetchSite, x.link, x.rest = nil, nil, nil, nil, nil, link{}, nil
 	x.query.Key, x.query.Session, x.query.Model = nil, nil, nil
 	x.p.exchanges.Put(x)
 }
@@ -213,14 +218,16 @@ func (x *exchange) forward() {
 		return
 	}
 	x.findKey()
-	x.serve()
+	x.once = !x.repeatable()
+	x.serve(x.plan())
+	x.strand()
 }
 
 // findKey fills in what the policies may know of the request.
 func (x *exchange) findKey() {
 	s := &x.scan
 	s.Limit = 0
-	if !x.p.router.NeedsKey(actors.Regular) {
+	if !x.p.needsKey {
 		s.Limit = routekey.HeadBytes
 	}
 	if !looksJSON(x.body) || !s.Scan(x.body) {
@@ -234,8 +241,9 @@ func (x *exchange) findKey() {
 	if len(x.session) == 0 {
 		x.session = routekey.AppendSession(x.session, s.Body.SessionKind, s.Body.Session)
 	}
+	x.session = boundSession(x.session)
 	q := &x.query
-	q.Role, q.Model = actors.Regular, s.Body.Model
+	q.Model = s.Body.Model
 	q.Key, q.Head, q.Session = s.Key.Blocks, s.Key.Head, x.session
 	q.Pin = x.responsePin()
 }

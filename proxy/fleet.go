@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,62 +15,115 @@ import (
 
 // WorkerSpec is what is known of a worker when it is added.
 type WorkerSpec struct {
-	URL      string
-	Model    string
-	Priority int
-	Cost     float64
-	Labels   map[string]string
+	URL       string // may end in @ and a data-parallel rank, which then is the only one
+	Model     string
+	Priority  int
+	Cost      float64
+	Labels    map[string]string
+	Roles     actors.Roles // phases it serves; none is whole requests
+	Bootstrap int          // port of its Mooncake bootstrap server; 0 for none
 }
 
 // AddWorker makes a worker a member of the fleet, or each of its data-parallel
-// ranks, and returns its canonical base URL. It gets requests once a check has
+// ranks, and returns its canonical name. It gets requests once a check has
 // found it healthy. Errors: those of workerurl.Canonical and Registry.Add.
-func (p *Proxy) AddWorker(w WorkerSpec) (base string, err error) {
-	base, err = workerurl.Canonical(w.URL)
+func (p *Proxy) AddWorker(w WorkerSpec) (name string, err error) {
+	name, err = canonicalName(w.URL)
 	if err != nil {
 		return "", err
 	}
-	w.URL = base
-	return base, p.AddWorkers([]WorkerSpec{w})
+	w.URL = name
+	return name, p.AddWorkers([]WorkerSpec{w})
 }
 
 // AddWorkers makes workers members of the fleet, all of them or none. Their URLs
-// are canonical. Errors: those of Registry.Add.
+// are canonical. One that is named in several roles is one worker. Errors: those
+// of Registry.Add.
 func (p *Proxy) AddWorkers(ws []WorkerSpec) error {
-	var specs []actors.Spec
+	var servers []*server
 	for _, w := range ws {
-		specs = append(specs, actors.Expand(actors.Spec{
-			Base: w.URL, Model: w.Model, Priority: w.Priority, Cost: w.Cost, Labels: w.Labels,
-		}, p.opts.Ranks)...)
+		servers = p.enroll(servers, w)
 	}
-	pools, err := p.pools(specs)
-	if err == nil {
-		_, err = p.router.Add(specs)
+	return p.add(servers)
+}
+
+// server is a worker about to be added: a process at one base URL, that counts
+// as several workers if it has data-parallel ranks.
+type server struct {
+	name  string // base URL, with a rank behind it if that alone was asked for
+	site  *site
+	specs []actors.Spec
+	sized bool // the number of its ranks is settled
+}
+
+// enroll appends a worker to servers, or adds its role to the server it is.
+func (p *Proxy) enroll(servers []*server, w WorkerSpec) []*server {
+	base, rank := splitRank(w.URL)
+	bootstrap := ""
+	if w.Bootstrap != 0 {
+		bootstrap = bootstrapURL(base, w.Bootstrap)
 	}
-	if err != nil {
-		for _, pool := range pools {
-			pool.Retire()
+	for _, s := range servers {
+		if s.name == w.URL && s.specs[0].Roles&w.Roles == 0 {
+			for i := range s.specs {
+				s.specs[i].Roles |= w.Roles
+			}
+			s.site.bootstrap += bootstrap // of the prefill worker alone
+			return servers
 		}
+	}
+	s := &server{name: w.URL, site: newSite(base), sized: p.opts.PD == nil || rank != actors.NoRank}
+	s.site.bootstrap = bootstrap
+	if p.opts.PD != nil {
+		s.site.connector = p.opts.PD.Connector
+	}
+	s.setRanks(actors.Spec{
+		URL: w.URL, Base: base, Rank: rank, Model: w.Model, Priority: w.Priority, Cost: w.Cost, Labels: w.Labels, Roles: w.Roles,
+	}, p.opts.Ranks)
+	return append(servers, s)
+}
+
+// setRanks gives the server n data-parallel ranks, or none if n is below 2, unless
+// it stands for one rank.
+func (s *server) setRanks(spec actors.Spec, n int) {
+	s.site.dpSize = max(1, n)
+	if s.specs = []actors.Spec{spec}; s.name == s.site.base {
+		s.specs = actors.Expand(spec, n)
+	}
+}
+
+// add makes members of all workers at servers.
+func (p *Proxy) add(servers []*server) error {
+	var specs []actors.Spec
+	for _, s := range servers {
+		for i := range s.specs {
+			pool, err := upstream.NewPool(s.site.base, p.upstreamOptions())
+			if err != nil {
+				retire(specs)
+				return err
+			}
+			spec := s.specs[i]
+			spec.Handle = &backend{pool, s.site}
+			specs = append(specs, spec)
+		}
+	}
+	if _, err := p.router.Add(specs); err != nil {
+		retire(specs)
 		return err
 	}
-	for i := range specs {
-		p.prober.Watch(specs[i].Base)
+	for _, s := range servers {
+		for range s.specs {
+			p.prober.Watch(s.site.base, p.checkOf(s))
+		}
 	}
 	return nil
 }
 
-// pools gives each worker a pool of connections. After an error it returns those
-// made before.
-func (p *Proxy) pools(specs []actors.Spec) (pools []*upstream.Pool, err error) {
+// retire closes the connections of workers that did not become members.
+func retire(specs []actors.Spec) {
 	for i := range specs {
-		pool, err := upstream.NewPool(specs[i].Base, p.upstreamOptions())
-		if err != nil {
-			return pools, err
-		}
-		pools = append(pools, pool)
-		specs[i].Handle = pool
+		specs[i].Handle.(*backend).pool.Retire()
 	}
-	return pools, nil
 }
 
 // RemoveWorker ends the membership of the worker with a canonical name, or of
@@ -79,9 +133,22 @@ func (p *Proxy) RemoveWorker(name string) error {
 	removed, err := p.router.Remove(name)
 	for _, r := range removed {
 		p.prober.Unwatch(r.Base)
-		r.Handle.(*upstream.Pool).Retire()
+		r.Handle.(*backend).pool.Retire()
 	}
 	return err
+}
+
+// splitRank takes the rank off a canonical name.
+func splitRank(name string) (base string, rank int) {
+	i := strings.LastIndexByte(name, '@')
+	if i < 0 {
+		return name, actors.NoRank
+	}
+	rank, err := strconv.Atoi(name[i+1:])
+	if err != nil {
+		return name, actors.NoRank
+	}
+	return name[:i], rank
 }
 
 // canonicalName is CanonicalURL for a name that may end in a rank.
@@ -157,7 +224,7 @@ func (p *Proxy) retireAll() {
 		return
 	}
 	for i := range v.Workers {
-		v.Workers[i].Handle.(*upstream.Pool).Retire()
+		v.Workers[i].Handle.(*backend).pool.Retire()
 	}
 }
 

@@ -13,6 +13,7 @@ type seen struct {
 	id        []byte
 	idRank    int // position of the id's header among those configured
 	origin    []byte
+	fetchSite []byte // Sec-Fetch-Site, of browsers
 	forwarded []byte // X-Forwarded-For
 }
 
@@ -41,6 +42,9 @@ func (x *exchange) readHeaders() *problem {
 		case 14:
 			// fasthttp itself makes up a length of 0 where there is none.
 			x.framed = x.framed || httphead.Is(n, "content-length")
+			if httphead.Is(n, "sec-fetch-site") {
+				f.fetchSite = l.Value
+			}
 		case 15:
 			if httphead.Is(n, "x-forwarded-for") {
 				f.forwarded = l.Value
@@ -71,7 +75,7 @@ func (x *exchange) readHeaders() *problem {
 		}
 	}
 	x.identify(&f)
-	x.origin = f.origin
+	x.origin, x.fetchSite = f.origin, f.fetchSite
 	x.headers = x.addOwn(h, &f)
 	return nil
 }
@@ -147,7 +151,7 @@ func (x *exchange) passes(name []byte) bool {
 			return false
 		}
 	case 20:
-		if x.p.opts.Ranks > 1 && httphead.Is(name, "x-data-parallel-rank") {
+		if (x.p.opts.Ranks > 1 || x.p.opts.PD != nil) && httphead.Is(name, "x-data-parallel-rank") {
 			return false
 		}
 	}
@@ -156,7 +160,6 @@ func (x *exchange) passes(name []byte) bool {
 
 // addOwn appends what this router adds to a request for a worker.
 func (x *exchange) addOwn(h []byte, f *seen) []byte {
-	h = httphead.AppendLine(h, "X-Request-Id", x.id)
 	if k := x.p.opts.WorkerKey; k != "" {
 		h = append(h, "Authorization: Bearer "...)
 		h = append(h, k...)
@@ -177,7 +180,8 @@ func (x *exchange) addOwn(h []byte, f *seen) []byte {
 		h = httphead.AppendLine(h, "X-Forwarded-Proto", proto)
 		h = httphead.AppendLine(h, "X-Forwarded-Host", x.ctx.Request.Header.Host())
 	}
-	return h
+	x.ownID = len(h)
+	return httphead.AppendLine(h, "X-Request-Id", x.id)
 }
 
 // CORS answers, as vllm-router gives them.

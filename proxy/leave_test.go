@@ -1,12 +1,14 @@
 package proxy
 
 import (
+	"net"
 	"testing"
 	"time"
 
 	"loadstar/actors"
 	"loadstar/actors/policy"
 	"loadstar/proxy/proxytest"
+	"loadstar/proxy/upstream"
 )
 
 // stalledStream answers with two events and then says nothing until its peer
@@ -115,5 +117,48 @@ func TestClientLeaves(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWatchedInADribble: a client is watched from a moment after the first wait for
+// a worker on, even if the worker never lets it wait long.
+func TestWatchedInADribble(t *testing.T) {
+	p, err := New(testOptions("round_robin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close(t.Context())
+	w := proxytest.NewWorker(t, heldPlain)
+	pool, err := upstream.NewPool(w.URL(), p.upstreamOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Retire()
+	conn, err := pool.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Any connection will do for the client's.
+	client, err := net.Dial("tcp", w.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	l := link{client: client, guard: p.watcher.NewGuard()}
+	l.attach(conn)
+	defer l.settle(pool, false)
+	// Each answer is there before it is waited for.
+	for begun := time.Now(); time.Since(begun) < 5*armAfter || !l.guard.Armed(); {
+		if time.Since(begun) > patience {
+			t.Fatal("the client is not watched")
+		}
+		if _, err := conn.Write([]byte("GET /health HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(armAfter / 4)
+		if err := l.more(patience); err != nil {
+			t.Fatal(err)
+		}
+		conn.Reader().Discard(conn.Reader().Buffered())
 	}
 }

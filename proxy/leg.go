@@ -11,61 +11,95 @@ import (
 	"loadstar/actors"
 	"loadstar/proxy/httphead"
 	"loadstar/proxy/upstream"
+
+	"github.com/valyala/fasthttp"
 )
 
 // staleWithin is how soon a reused connection must have died for the request to
 // count as never received: the worker closed it while it lay idle, and the news
 // was still on its way. One that dies later had the request, and may have worked
-// on it.
+// on it. This is a guess: a worker may take a request up and die at once.
 const staleWithin = 250 * time.Millisecond
 
+// leg is one request to a worker and its answer, as far as it has come.
+type leg struct {
+	p        *Proxy
+	link     link
+	head     []byte        // what is written: the request's head, and its body if that is small
+	rest     []byte        // what is written behind it: a larger body
+	patience time.Duration // for the head of the answer; 0 is without end
+	sent     bool          // a worker may have all of the request
+	once     bool          // no worker may get it twice
+	answer   httphead.Answer
+	coming   bodyReader      // body of the answer
+	off      <-chan struct{} // closed when nobody wants the answer any more; nil if that can't be
+}
+
+// calledOff reports whether nobody wants the answer any more.
+func (g *leg) calledOff() bool {
+	select {
+	case <-g.off:
+		return true
+	default:
+		return false
+	}
+}
+
 // converse sends the request to a worker and reads the head of the answer,
-// which is left in front of the connection's buffer; size tells its length. The
-// error is a *failure.
-func (x *exchange) converse(pool *upstream.Pool, lease *actors.Lease) (size int, err error) {
-	x.compose(pool, lease)
-	sent := time.Now()
-	if conn := pool.Idle(sent); conn != nil {
-		x.link.attach(conn)
-		size, err = x.roundTrip()
+// which is left in front of the connection's buffer; size tells its length. Over an
+// unused connection that turns out to be stale it is sent again, so a request that
+// may not be gets a connection of its own. The error is a *failure.
+func (g *leg) converse(pool *upstream.Pool, worker actors.WorkerID) (size int, err error) {
+	g.sent = false
+	begun := time.Now()
+	var conn *upstream.Conn
+	if !g.once {
+		conn = pool.Idle(begun)
+	}
+	if conn != nil {
+		g.link.attach(conn)
+		size, err = g.roundTrip()
 		if err == nil {
 			return size, nil
 		}
-		stale := conn.Reader().Buffered() == 0 && time.Since(sent) < staleWithin
-		if c := causeOf(err, false); c != actors.UpstreamReset || !stale {
-			return 0, &failure{c, err}
+		stale := conn.Reader().Buffered() == 0 && time.Since(begun) < staleWithin
+		if c := causeOf(err, false); c != actors.UpstreamReset || !stale || g.calledOff() {
+			return 0, &failure{cause: c, err: err}
 		}
-		x.link.drop()
-		x.p.metrics.stale.Inc()
+		g.link.drop()
+		g.p.metrics.stale.Inc()
+		g.sent = false
 	}
-	if err := x.dial(pool); err != nil {
+	if err := g.dial(pool); err != nil {
 		c := actors.ConnectFailed
 		switch {
 		case errors.Is(err, errClientGone):
 			c = actors.ClientGone
+		case exhausted(err):
+			c = actors.RouterExhausted
 		case errors.Is(err, syscall.ECONNREFUSED):
-			x.p.router.Forget(lease.Worker) // see lost
+			g.p.router.Forget(worker) // see lost
 		}
-		return 0, &failure{c, err}
+		return 0, &failure{cause: c, err: err}
 	}
-	if size, err = x.roundTrip(); err != nil {
-		return 0, &failure{causeOf(err, false), err}
+	if size, err = g.roundTrip(); err != nil {
+		return 0, &failure{cause: causeOf(err, false), err: err}
 	}
 	return size, nil
 }
 
 // dial connects to the worker, for as long as the client stays.
-func (x *exchange) dial(pool *upstream.Pool) error {
+func (g *leg) dial(pool *upstream.Pool) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	l := &x.link
+	l := &g.link
 	l.guard.Arm(l.client, nil)
-	l.guard.Target(0, canceller(cancel))
+	l.guard.Target(canceller(cancel))
 	conn, err := pool.Dial(ctx)
-	l.guard.Target(0, nil)
+	l.guard.Target(nil)
 	if l.guard.Left() {
 		if err == nil {
-			conn.Close()
+			conn.Reset()
 		}
 		return errClientGone
 	}
@@ -83,20 +117,21 @@ type canceller context.CancelFunc
 func (c canceller) Close() error { c(); return nil }
 
 // roundTrip writes the request and waits for the head of an answer.
-func (x *exchange) roundTrip() (size int, err error) {
-	l, t := &x.link, &x.p.opts.Timeouts
-	werr := l.write(x.head, x.outBody(), t.FirstByte)
+func (g *leg) roundTrip() (size int, err error) {
+	l := &g.link
+	werr := l.write(g.head, g.rest, g.patience)
+	g.sent = werr == nil
 	if errors.Is(werr, errClientGone) || isTimeout(werr) {
 		return 0, werr
 	}
 	// A worker that refuses a request may answer and close while it is still
 	// being sent; what it said comes before the reset.
-	size, err = l.head(&x.answer, t.FirstByte, x.p.opts.Limits.HeadBytes)
+	size, err = l.head(&g.answer, g.patience, g.p.opts.Limits.HeadBytes)
 	if werr != nil {
 		if err != nil && !errors.Is(err, errClientGone) {
 			err = werr
 		}
-		x.answer.KeepAlive = false
+		g.answer.KeepAlive = false
 	}
 	return size, err
 }
@@ -105,40 +140,32 @@ func (x *exchange) roundTrip() (size int, err error) {
 // with one call.
 const smallBody = 4 << 10
 
-// outBody is what is to be written behind the head.
-func (x *exchange) outBody() []byte {
-	if len(x.body) <= smallBody {
-		return nil
-	}
-	return x.body
-}
-
-// compose builds the head of the request for one worker in x.head, followed by
-// the body if that is small.
-func (x *exchange) compose(pool *upstream.Pool, lease *actors.Lease) {
-	h := x.head[:0]
-	h = append(h, x.ctx.Request.Header.Method()...)
+// compose builds the request for one worker: its head, with lines for headers,
+// and the body. framed says that the request has a body, if perhaps an empty one.
+func (g *leg) compose(r *fasthttp.Request, to *upstream.Pool, target, lines []byte, rank int, body []byte, framed bool) {
+	h := g.head[:0]
+	h = append(h, r.Header.Method()...)
 	h = append(h, ' ')
-	h = append(h, pool.Prefix()...)
-	h = append(h, x.target...)
+	h = append(h, to.Prefix()...)
+	h = append(h, target...)
 	h = append(h, " HTTP/1.1\r\n"...)
-	h = httphead.AppendLine(h, "Host", pool.Host())
-	h = append(h, x.headers...)
-	if lease.Rank != actors.NoRank {
+	h = httphead.AppendLine(h, "Host", to.Host())
+	h = append(h, lines...)
+	if rank != actors.NoRank {
 		h = append(h, "X-data-parallel-rank: "...)
-		h = strconv.AppendInt(h, int64(lease.Rank), 10)
+		h = strconv.AppendInt(h, int64(rank), 10)
 		h = append(h, "\r\n"...)
 	}
-	if x.framed {
+	if framed {
 		h = append(h, "Content-Length: "...)
-		h = strconv.AppendInt(h, int64(len(x.body)), 10)
+		h = strconv.AppendInt(h, int64(len(body)), 10)
 		h = append(h, "\r\n"...)
 	}
 	h = append(h, "\r\n"...)
-	if len(x.body) <= smallBody {
-		h = append(h, x.body...)
+	if g.rest = body; len(body) <= smallBody {
+		h, g.rest = append(h, body...), nil
 	}
-	x.head = h
+	g.head = h
 }
 
 // write sends head and body. A write that lasts is watched.

@@ -252,7 +252,7 @@ func TestTimeouts(t *testing.T) {
 		t.Errorf("a stream that stalls: %v, %v; want it cut, with an error event", got, err)
 	}
 	r.waitOutcome(actors.UpstreamTimeout, 2)
-	if a.InFlight()+b.InFlight() != 0 {
+	if !a.WaitInFlight(0, patience) || !b.WaitInFlight(0, patience) {
 		t.Error("a worker that was given up still works")
 	}
 }

@@ -28,26 +28,29 @@ var (
 // link is the way from a client to one worker and back, while one request uses
 // it. Whoever waits on it notices a client that leaves.
 type link struct {
-	client net.Conn
-	conn   *upstream.Conn
-	guard  *watch.Guard
-	readBy time.Time // deadline set on conn for reading; zero when unknown
+	client  net.Conn
+	conn    *upstream.Conn
+	guard   *watch.Guard
+	watchAt time.Time // when the client begins to be watched; zero before the first wait
+	readBy  time.Time // deadline set on conn for reading; zero when unknown
 }
 
 // attach makes conn the connection to the worker.
 func (l *link) attach(conn *upstream.Conn) {
 	l.conn, l.readBy = conn, time.Time{}
-	l.guard.Target(0, conn.Interrupter())
+	l.guard.Target(conn.Interrupter())
 }
 
-// poll waits a moment, unwatched, for at least one more byte from the worker.
-// It reports false when none came in that time.
-func (l *link) poll() (bool, error) {
-	br := l.conn.Reader()
-	l.readBy = time.Time{}
-	if err := l.conn.SetReadDeadline(time.Now().Add(armAfter)); err != nil {
-		return false, l.why(err)
+// poll waits, unwatched, for at least one more byte from the worker, until by. It
+// reports false when none came in that time.
+func (l *link) poll(by time.Time) (bool, error) {
+	if !l.readBy.Equal(by) {
+		l.readBy = by
+		if err := l.conn.SetReadDeadline(by); err != nil {
+			return false, l.why(err)
+		}
 	}
+	br := l.conn.Reader()
 	_, err := br.Peek(br.Buffered() + 1)
 	switch {
 	case err == nil:
@@ -63,7 +66,10 @@ func (l *link) poll() (bool, error) {
 // patience (0 is without end). From a moment on the client is watched.
 func (l *link) more(patience time.Duration) error {
 	if !l.guard.Armed() {
-		if ok, err := l.poll(); ok || err != nil {
+		if l.watchAt.IsZero() {
+			l.watchAt = time.Now().Add(armAfter)
+		}
+		if ok, err := l.poll(l.watchAt); ok || err != nil {
 			return err
 		}
 		l.guard.Arm(l.client, l.conn.Interrupter())
@@ -152,13 +158,27 @@ func (l *link) head(a *httphead.Answer, patience time.Duration, limit int) (size
 	return 0, errSwitched
 }
 
-// drop closes the connection to the worker and stays ready for another.
+// drop resets the connection to the worker and stays ready for another.
 func (l *link) drop() {
 	if l.conn != nil {
-		l.guard.Target(0, nil)
-		l.conn.Close()
-		l.conn = nil
+		l.guard.Target(nil)
+		l.close(true)
 	}
+}
+
+// part ends the use of the link's connection, and stays ready for another. One
+// whose answer was read to its end, and that may go on, returns to the pool.
+func (l *link) part(pool *upstream.Pool, reuse bool) {
+	if l.conn == nil {
+		return
+	}
+	l.guard.Target(nil)
+	if reuse && !l.guard.Left() {
+		pool.Put(l.conn, time.Now())
+		l.conn = nil
+		return
+	}
+	l.close(l.guard.Left())
 }
 
 // settle ends the use of the link's connection and of the watch. A connection
@@ -170,11 +190,22 @@ func (l *link) settle(pool *upstream.Pool, reuse bool) (left bool) {
 	}
 	if reuse && !left {
 		pool.Put(l.conn, time.Now())
+		l.conn = nil
+		return left
+	}
+	l.close(left)
+	return left
+}
+
+// close closes the connection to the worker: with a reset if nobody wants what may
+// still come, as the watcher does when the client leaves.
+func (l *link) close(reset bool) {
+	if reset {
+		l.conn.Reset()
 	} else {
 		l.conn.Close()
 	}
 	l.conn = nil
-	return left
 }
 
 func isTimeout(err error) bool {

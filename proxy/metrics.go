@@ -37,6 +37,7 @@ type metricSet struct {
 	minLoad    *metrics.Gauge
 	prompt     *metrics.Counter
 	matched    *metrics.Counter
+	pd         pdMetrics
 }
 
 // histogram is a vmrange or a Prometheus histogram, as the operator chose.
@@ -89,6 +90,9 @@ func newMetricSet(p *Proxy) *metricSet {
 	m.minLoad = s.NewGauge("vllm_router_min_load", nil)
 	m.prompt = s.NewCounter("loadstar_prompt_blocks_total")
 	m.matched = s.NewCounter("loadstar_prompt_blocks_matched_total")
+	if p.opts.PD != nil {
+		m.pd = newPDMetrics(s, hist)
+	}
 	return m
 }
 
@@ -111,13 +115,17 @@ func (m *metricSet) finished(r *record) {
 	if r.first > 0 {
 		m.firstByte.Update(r.first.Seconds())
 	}
-	m.duration.Update(time.Since(r.started).Seconds())
+	d := time.Since(r.started).Seconds()
+	m.duration.Update(d)
+	if r.prefill != "" {
+		m.pd.finished(r.class, d)
+	}
 }
 
 // decided counts what a policy decided.
 func (m *metricSet) decided(d *actors.Decision) {
 	m.decisions[d.Reason].Inc()
-	if d.Blocks > 0 && m.p.router.NeedsKey(actors.Regular) {
+	if d.Blocks > 0 && m.p.needsKey {
 		m.prompt.Add(d.Blocks)
 		m.matched.Add(d.Match)
 	}
@@ -151,7 +159,7 @@ func (m *metricSet) clientLeft(after time.Duration) { m.noticed.Update(after.Sec
 func (m *metricSet) write(w io.Writer) {
 	m.set.WritePrometheus(w)
 	fmt.Fprintf(w, "loadstar_build_info{version=%q,goversion=%q,policy=%q} 1\n",
-		m.p.opts.Version, runtime.Version(), m.p.opts.Router.Policy[actors.Regular])
+		m.p.opts.Version, runtime.Version(), m.p.policies())
 	m.writeWorkers(w)
 	if t, ok := m.p.router.TreeStats(); ok {
 		metrics.WriteGaugeUint64(w, "vllm_router_tree_size", uint64(t.Bytes))
@@ -185,7 +193,8 @@ func (m *metricSet) writeWorkers(w io.Writer) {
 	metrics.WriteGaugeFloat64(w, "loadstar_oldest_lease_seconds", v.OldestLease.Seconds())
 	metrics.WriteGaugeUint64(w, "loadstar_sessions", uint64(v.Sessions))
 	metrics.WriteCounterUint64(w, "loadstar_events_dropped_total", v.EventsDropped)
-	name := m.p.opts.Router.Policy[actors.Regular]
+	name := m.p.policies()
+	m.pd.writeWorkers(w, &v)
 	for i := range v.Workers {
 		k := &v.Workers[i]
 		series := func(name string, labels ...string) string {

@@ -28,7 +28,9 @@ func (p *Proxy) newMetricsServer() *fasthttp.Server {
 
 // ServeMetrics serves metrics, and what DebugEndpoints adds, to clients that
 // connect to ln until Shutdown.
-func (p *Proxy) ServeMetrics(ln net.Listener) error { return p.metricsServer.Serve(ln) }
+func (p *Proxy) ServeMetrics(ln net.Listener) error {
+	return p.metricsServer.Serve(newPatientListener(ln, p.log))
+}
 
 // handleMetrics answers every path with the metrics, as vllm-router does, but
 // for /health and what is for debugging.

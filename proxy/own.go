@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"loadstar/proxy/httphead"
@@ -91,9 +92,24 @@ func (x *exchange) serveOwn(r *route) {
 			fasthttp.StatusForbidden, kindPermission, "admin_not_allowed",
 			"The admin API answers to this machine only; --compat opens it to everybody, as vllm-router does.", 0,
 		})
+	case r.admin && !x.p.opts.Compat && x.fromPage():
+		x.refuse(&problem{
+			fasthttp.StatusForbidden, kindPermission, "admin_not_for_browsers",
+			"The admin API does not answer to web pages, which could be anybody's; --cors-allowed-origins names those that it does.", 0,
+		})
 	default:
 		serve(x)
 	}
+}
+
+// fromPage reports whether a browser sent the request for a page that is not named
+// as one that may. Such a page reaches what answers to this machine only. An origin
+// of "*" names none.
+func (x *exchange) fromPage() bool {
+	if len(x.origin) > 0 {
+		return !slices.Contains(x.p.opts.CORSOrigins, string(x.origin))
+	}
+	return len(x.fetchSite) > 0 && string(x.fetchSite) != "none"
 }
 
 // preflight answers a browser that asks whether its page may call a path.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"loadstar/actors"
+	"loadstar/actors/discovery/zmq"
 	"loadstar/proxy/upstream"
 	"loadstar/proxy/watch"
 
@@ -21,6 +22,8 @@ type Options struct {
 	Router actors.RouterOptions
 	Health HealthOptions
 	Retry  RetryOptions
+
+	PD *PDOptions // of requests in two phases; nil for workers that do both
 
 	Timeouts Timeouts
 	Limits   Limits
@@ -87,12 +90,16 @@ type Proxy struct {
 	watcher       *watch.Watcher // nil where the platform has none
 	metrics       *metricSet
 	control       *controlClient
+	models        *modelDesk
 	routes        map[string]*route
 	server        *fasthttp.Server
 	metricsServer *fasthttp.Server
 	idHeads       []string
 
-	draining chan struct{} // closed when shutdown has begun
+	draining  chan struct{} // closed when shutdown has begun
+	discovery *zmq.Listener // nil unless workers register themselves
+	rescues   chan struct{} // holds one for each rescue that runs
+	needsKey  bool          // some policy reads the routing key
 
 	exchanges sync.Pool // of *exchange
 	streams   sync.Pool // of *stream
@@ -115,16 +122,23 @@ func New(o Options) (*Proxy, error) {
 		return nil, err
 	}
 	p.router = router
+	if o.PD != nil {
+		p.rescues = make(chan struct{}, o.PD.Rescues)
+	}
+	for _, r := range p.roles() {
+		p.needsKey = p.needsKey || router.NeedsKey(r)
+	}
 	p.metrics = newMetricSet(p)
 	p.watcher, err = watch.New(watch.Hooks{Left: p.metrics.clientLeft, Unwatched: p.unwatched})
 	if err != nil {
 		p.log.Warn("clients that leave are noticed late: their connections can't be watched", "error", err)
 	}
 	p.control = newControlClient(o)
-	p.prober = actors.NewProber(router.Registry, p.control.check(o.Health.Path, p.lost), o.Health.HealthOptions)
+	p.models = newModelDesk(p.control)
+	p.prober = actors.NewProber(router.Registry, o.Health.HealthOptions)
 	p.routes = p.ownRoutes()
 	p.server, p.metricsServer = p.newServer(), p.newMetricsServer()
-	p.exchanges.New = func() any { return &exchange{p: p} }
+	p.exchanges.New = func() any { return &exchange{leg: leg{p: p}} }
 	p.streams.New = func() any { return &stream{p: p} }
 	p.guards.New = func() any { return p.watcher.NewGuard() }
 	go p.logEvents()
@@ -159,9 +173,31 @@ func (p *Proxy) logDecision(x *exchange, l *actors.Lease) {
 }
 
 // roles are those that requests need a worker for.
-func (p *Proxy) roles() []actors.Role { return regular }
+func (p *Proxy) roles() []actors.Role {
+	if p.opts.PD != nil {
+		return twoPhases
+	}
+	return regular
+}
 
-var regular = []actors.Role{actors.Regular}
+var (
+	regular   = []actors.Role{actors.Regular}
+	twoPhases = []actors.Role{actors.Prefill, actors.Decode}
+)
+
+// policies names the policies in use.
+func (p *Proxy) policies() string {
+	name := ""
+	for _, r := range p.roles() {
+		switch n := p.opts.Router.Policy[r]; {
+		case name == "":
+			name = n
+		case name != n:
+			name += "+" + n
+		}
+	}
+	return name
+}
 
 // stopping reports whether shutdown has begun.
 func (p *Proxy) stopping() bool {

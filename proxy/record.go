@@ -21,6 +21,7 @@ type record struct {
 	others   bool // another worker might have served the last attempt
 	bytes    int64
 	worker   string
+	prefill  string       // worker of the first phase, if there were two
 	log      *accessEntry // nil unless there is an access log
 }
 
@@ -43,7 +44,7 @@ func (r *record) outcome() string {
 	switch {
 	case r.own:
 		return "own"
-	case r.refused != "" && r.worker == "":
+	case r.refused != "" && r.worker == "" && r.prefill == "":
 		return "refused"
 	default:
 		return r.cause.String()
@@ -56,10 +57,14 @@ func (p *Proxy) finished(r *record) {
 	if r.log == nil {
 		return
 	}
-	p.log.LogAttrs(context.Background(), slog.LevelInfo, "request",
+	attrs := []slog.Attr{
 		slog.String("method", r.log.method), slog.String("path", r.log.path), slog.String("id", r.log.id),
 		slog.String("client", r.log.client), slog.Int("status", r.status), slog.String("outcome", r.outcome()),
 		slog.String("worker", r.worker), slog.Int("attempts", r.attempts), slog.Int64("bytes", r.bytes),
 		slog.Duration("first_byte", r.first), slog.Duration("duration", time.Since(r.started)),
-	)
+	}
+	if r.prefill != "" {
+		attrs = append(attrs, slog.String("prefill_worker", r.prefill))
+	}
+	p.log.LogAttrs(context.Background(), slog.LevelInfo, "request", attrs...)
 }

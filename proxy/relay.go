@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"time"
 
 	"loadstar/actors"
 	"loadstar/proxy/httphead"
@@ -23,7 +24,7 @@ const carrier = "x-request-id"
 func (x *exchange) takeHead(size int) {
 	a := &x.answer
 	h := a.AppendLines(x.lines[:0], carrier)
-	x.sse = a.EventStream()
+	x.sse, x.encoded = a.EventStream(), len(a.Encoding) > 0
 	if x.sse {
 		// A proxy in front of this one would gather events otherwise.
 		if !a.HasAccelBuffering {
@@ -96,10 +97,22 @@ func (x *exchange) relay(pool *upstream.Pool, lease *actors.Lease) (reuse bool, 
 		x.setWorkerHead()
 		return x.answer.KeepAlive, nil
 	}
+	rewrite, err := x.rewriter()
+	if err != nil {
+		return false, err
+	}
+	if rewrite != nil && x.split.asked.Merge && !x.sse {
+		return x.relayMerged(lease)
+	}
 	if whole, err := x.gather(); err != nil {
-		return false, &failure{causeOf(err, true), err}
+		return false, &failure{cause: causeOf(err, true), err: err}
 	} else if whole != nil {
 		x.pinAnswer(lease, whole)
+		if rewrite != nil {
+			if whole, err = rewrite.whole(whole); err != nil {
+				return false, err
+			}
+		}
 		x.setWorkerHead()
 		ctx.Response.SetBody(whole)
 		x.record.bytes += int64(len(whole))
@@ -107,16 +120,23 @@ func (x *exchange) relay(pool *upstream.Pool, lease *actors.Lease) (reuse bool, 
 		return x.answer.KeepAlive, nil
 	}
 	first, ferr := b.buffered(&x.link)
+	if x.split.run != nil && len(first) == 0 && ferr == nil {
+		// The prefill may yet fail. Until a token has come that can be answered with
+		// its error, or by another attempt.
+		first, ferr = b.next(&x.link, x.p.opts.Timeouts.Idle)
+	}
 	if ferr != nil && !errors.Is(ferr, io.EOF) {
-		return false, &failure{causeOf(ferr, true), ferr}
+		return false, &failure{cause: causeOf(ferr, true), err: ferr}
 	}
 	x.setWorkerHead()
 	s := x.p.streams.Get().(*stream)
 	*s = stream{
 		p: x.p, link: x.link, pool: pool, lease: *lease, leased: true, record: x.record,
 		final: actors.CauseOf(x.answer.Status), cause: actors.Aborted,
-		first: first, firstErr: ferr, coming: *b, keepAlive: x.answer.KeepAlive, sse: x.sse, fixed: b.left >= 0, pins: x.stores(),
+		first: first, firstErr: ferr, coming: *b, keepAlive: x.answer.KeepAlive, sse: x.sse, fixed: b.left >= 0 && rewrite == nil, pins: x.stores(),
+		rewriting: rewrite, run: x.split.run,
 	}
+	x.split.run = nil
 	x.moved = true
 	switch {
 	case s.fixed:
@@ -154,8 +174,9 @@ func (x *exchange) gather() ([]byte, error) {
 	if b.left < 0 || b.left > int64(br.Size()) {
 		return nil, nil
 	}
+	by := time.Now().Add(armAfter)
 	for int64(br.Buffered()) < b.left {
-		ok, err := x.link.poll()
+		ok, err := x.link.poll(by)
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil, io.ErrUnexpectedEOF

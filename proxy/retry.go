@@ -8,14 +8,17 @@ import (
 
 	"loadstar/actors"
 	"loadstar/proxy/httphead"
-	"loadstar/proxy/upstream"
 )
 
-// serve tries workers until one answers, or the retries are spent.
-func (x *exchange) serve() {
+// serve makes attempts until one answers, or the retries are spent; see tryWhole
+// for what try returns.
+func (x *exchange) serve(try func() (again bool, err error)) {
 	for {
 		x.record.attempts++
-		again, err := x.try()
+		x.roams = false
+		x.query.Now = x.p.now()
+		x.query.Exclude = x.exclude
+		again, err := try()
 		if !again {
 			if err != nil {
 				x.giveUp(err)
@@ -23,7 +26,7 @@ func (x *exchange) serve() {
 			return
 		}
 		if !x.pause(err) {
-			x.giveUp(&failure{actors.ClientGone, errClientGone})
+			x.giveUp(&failure{cause: actors.ClientGone, err: errClientGone})
 			return
 		}
 	}
@@ -32,7 +35,7 @@ func (x *exchange) serve() {
 // giveUp answers when no worker did. A worker's error that was kept is better
 // than one of ours that only says that there was nobody else to ask.
 func (x *exchange) giveUp(err error) {
-	if x.kept && errors.Is(err, actors.ErrNoWorker) {
+	if x.kept && (errors.Is(err, actors.ErrNoWorker) || errors.Is(err, actors.ErrNoPrefill) || errors.Is(err, actors.ErrNoDecode)) {
 		return
 	}
 	var f *failure
@@ -45,18 +48,20 @@ func (x *exchange) giveUp(err error) {
 	}
 }
 
-// try runs the request at one worker. It reports whether it should be tried
+// tryWhole runs the request at one worker. It reports whether it should be tried
 // again; otherwise the request is answered, or err says why it isn't.
-func (x *exchange) try() (again bool, err error) {
-	p := x.p
-	x.roams = false
-	x.query.Now = p.now()
-	x.query.Exclude = x.exclude
-	lease, err := p.router.Acquire(&x.query)
+func (x *exchange) tryWhole() (again bool, err error) {
+	lease, err := x.p.router.Acquire(&x.query)
 	if err != nil {
 		return false, err
 	}
-	pool, cause, reuse := lease.Handle.(*upstream.Pool), actors.Aborted, false
+	return x.runWhole(lease)
+}
+
+// runWhole is tryWhole with a lease, which it ends or hands to the stream of the
+// answer.
+func (x *exchange) runWhole(lease actors.Lease) (again bool, err error) {
+	p, pool, cause, reuse := x.p, poolOf(&lease), actors.Aborted, false
 	defer func() {
 		if x.moved {
 			return // to the stream, with the lease and the link
@@ -65,11 +70,10 @@ func (x *exchange) try() (again bool, err error) {
 		x.record.cause = cause
 		lease.Release(cause, p.now())
 	}()
-	x.record.granted(&lease)
-	p.metrics.decided(&lease.Decision)
-	p.logDecision(x, &lease)
-
-	size, err := x.converse(pool, &lease)
+	x.granted(&lease)
+	x.patience = p.opts.Timeouts.FirstByte
+	x.compose(&x.ctx.Request, pool, x.target, x.headers, lease.Rank, x.body, x.framed)
+	size, err := x.converse(pool, lease.Worker)
 	if err == nil {
 		x.record.firstByte()
 		if p.router.NeedsFirstByte(x.query.Role) {
@@ -88,6 +92,13 @@ func (x *exchange) try() (again bool, err error) {
 		return x.mayRetry(&lease, f), err
 	}
 	return false, err
+}
+
+// granted notes that a lease was granted for the answer.
+func (x *exchange) granted(lease *actors.Lease) {
+	x.record.granted(lease)
+	x.p.metrics.decided(&lease.Decision)
+	x.p.logDecision(x, lease)
 }
 
 // exclusion keeps later attempts away from the worker of this one.
@@ -123,13 +134,18 @@ func (x *exchange) worthRetrying(lease *actors.Lease) bool {
 	default:
 		return false
 	}
-	if x.record.attempts >= x.p.opts.Retry.MaxAttempts {
-		if x.record.attempts > 1 {
-			x.p.metrics.exhausted(x.record.class)
-		}
-		return false
+	return x.attemptsLeft() && x.repeatable() && !x.p.stopping() && (lease.Decision.Candidates > 1 || !x.answer.HasRetryAfter)
+}
+
+// attemptsLeft reports whether another attempt is allowed.
+func (x *exchange) attemptsLeft() bool {
+	if x.record.attempts < x.p.opts.Retry.MaxAttempts {
+		return true
 	}
-	return x.repeatable() && !x.p.stopping() && (lease.Decision.Candidates > 1 || !x.answer.HasRetryAfter)
+	if x.record.attempts > 1 {
+		x.p.metrics.exhausted(x.record.class)
+	}
+	return false
 }
 
 // repeatable reports whether the request may be sent again though a worker has
@@ -139,13 +155,16 @@ func (x *exchange) repeatable() bool {
 	return x.record.class.repeatable() || h.IsGet() || h.IsHead()
 }
 
-// keptAnswer is how much of a worker's error is kept while another worker is
-// asked.
-const keptAnswer = 64 << 10
+// Bounds of a worker's error that is kept while another worker is asked.
+const (
+	keptAnswer = 64 << 10    // bytes
+	keptWithin = time.Second // for its body to come
+)
 
 // keep reads a worker's error to its end into the answer for the client, in case
 // there is nobody better to ask. It reports false, having taken nothing, when
-// the error is too long to be kept: then it is the answer.
+// the error is too long to be kept: then it is the answer. One that is slow to
+// come is given up, for the client waits for the other worker.
 func (x *exchange) keep(reuse *bool) bool {
 	b, ctx := &x.coming, x.ctx
 	if b.left > keptAnswer || b.left == httphead.UntilClose {
@@ -153,12 +172,13 @@ func (x *exchange) keep(reuse *bool) bool {
 	}
 	x.setWorkerHead()
 	ctx.Response.ResetBody()
+	by := time.Now().Add(keptWithin)
 	for size := 0; !b.ended; {
-		piece, err := b.next(&x.link, x.p.opts.Timeouts.Idle)
+		piece, err := b.next(&x.link, max(time.Until(by), time.Nanosecond))
 		size += len(piece)
 		if size > keptAnswer || err != nil && !b.ended {
 			// Too late to pass it on: it is lost, and so is its connection.
-			answerProblem(ctx, (&failure{actors.UpstreamTruncated, err}).problem())
+			answerProblem(ctx, (&failure{cause: actors.UpstreamTruncated, err: err}).problem())
 			x.kept = true
 			return true
 		}

@@ -83,20 +83,10 @@ func (q quietLogger) Printf(_ string, args ...any) {
 	}
 }
 
-// Listen opens a listening socket for clients, which are given up when they take
-// nothing for patience; zero waits for ever.
-func Listen(addr string, patience time.Duration) (net.Listener, error) {
-	lc := net.ListenConfig{
-		Control:         listenOptions(patience),
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3},
-	}
-	lc.SetMultipathTCP(false) // its sockets don't tell of departures in the same way
-	return lc.Listen(context.Background(), "tcp", addr)
-}
-
 // Serve serves clients that connect to ln until Shutdown; certs is nil for plain
 // HTTP.
 func (p *Proxy) Serve(ln net.Listener, certs *tls.Config) error {
+	ln = newPatientListener(ln, p.log)
 	if certs != nil {
 		certs = certs.Clone()
 		certs.NextProtos = []string{"http/1.1"}
@@ -129,12 +119,16 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 // Close ends what New has started. Requests that still run lose their workers'
 // accounting, so Shutdown comes first.
 func (p *Proxy) Close(ctx context.Context) error {
+	if p.discovery != nil {
+		p.discovery.Close()
+	}
 	p.prober.Stop()
 	p.retireAll()
 	err := p.router.Stop(ctx)
 	if p.watcher != nil {
 		p.watcher.Stop()
 	}
+	p.models.close()
 	p.control.close()
 	return err
 }

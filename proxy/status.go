@@ -14,10 +14,15 @@ import (
 func (x *exchange) liveness() { x.answerText(fasthttp.StatusOK, "OK") }
 
 // readiness says whether requests should be sent here: some worker may serve
-// them, and no shutdown has begun.
+// them, in each phase, and no shutdown has begun.
 func (x *exchange) readiness() {
 	h := x.p.router.Health(x.p.now())
-	if h.Serves(x.p.roles()...) && !x.p.stopping() {
+	ready := h.Serves(x.p.roles()...) && !x.p.stopping()
+	if x.p.opts.PD != nil {
+		x.readinessPD(&h, ready)
+		return
+	}
+	if ready {
 		x.answerJSON(fasthttp.StatusOK, struct {
 			Status  string `json:"status"`
 			Healthy int    `json:"healthy_workers"`
@@ -36,21 +41,65 @@ func (x *exchange) readiness() {
 	}{"not_ready", reason, h.Members[actors.Regular]})
 }
 
-// health says whether some worker may serve requests. Unlike vllm-router's, it
-// is well while one of many is down, and not while there are none.
+func (x *exchange) readinessPD(h *actors.FleetHealth, ready bool) {
+	type phase struct {
+		Healthy int `json:"healthy"`
+		Total   int `json:"total"`
+	}
+	status, word := fasthttp.StatusOK, "ready"
+	var missing []string
+	switch {
+	case ready:
+	case x.p.stopping():
+		missing = []string{"shutting down"}
+	default:
+		for _, r := range twoPhases {
+			if !h.Serves(r) {
+				missing = append(missing, "no healthy "+r.String()+" workers")
+			}
+		}
+	}
+	if !ready {
+		status, word = fasthttp.StatusServiceUnavailable, "not_ready"
+	}
+	x.answerJSON(status, struct {
+		Status  string `json:"status"`
+		Reason  string `json:"reason,omitempty"`
+		Prefill phase  `json:"prefill"`
+		Decode  phase  `json:"decode"`
+	}{
+		word, strings.Join(missing, ", "),
+		phase{h.Usable[actors.Prefill], h.Members[actors.Prefill]},
+		phase{h.Usable[actors.Decode], h.Members[actors.Decode]},
+	})
+}
+
+// health says whether some worker may serve requests, in each phase. Unlike
+// vllm-router's, it is well while one of many is down, and not while there are
+// none.
 func (x *exchange) health() {
 	h := x.p.router.Health(x.p.now())
+	usable, members := 0, 0
+	for _, r := range x.p.roles() {
+		usable += h.Usable[r]
+		members += h.Members[r]
+	}
 	switch {
 	case x.p.stopping():
 		x.answerText(fasthttp.StatusServiceUnavailable, "Shutting down")
-	case h.Members[actors.Regular] == 0:
+	case members == 0 && x.p.discovery != nil:
+		x.answerText(fasthttp.StatusServiceUnavailable, "Waiting for discovered workers: 0 prefill, 0 decode")
+	case members == 0:
 		x.answerText(fasthttp.StatusServiceUnavailable, "No workers")
+	case !h.Serves(x.p.roles()...) && x.p.opts.PD != nil && len(h.Unusable) == 0:
+		x.answerText(fasthttp.StatusServiceUnavailable, fmt.Sprintf("Waiting for discovered workers: %d prefill, %d decode",
+			h.Members[actors.Prefill], h.Members[actors.Decode]))
 	case !h.Serves(x.p.roles()...):
 		x.answerText(fasthttp.StatusServiceUnavailable, "Unhealthy servers: "+quoteList(h.Unusable))
 	case len(h.Unusable) == 0:
 		x.answerText(fasthttp.StatusOK, "All servers healthy")
 	default:
-		x.answerText(fasthttp.StatusOK, fmt.Sprintf("%d of %d servers healthy. Unhealthy servers: %s", h.Usable[actors.Regular], h.Members[actors.Regular], quoteList(h.Unusable)))
+		x.answerText(fasthttp.StatusOK, fmt.Sprintf("%d of %d servers healthy. Unhealthy servers: %s", usable, members, quoteList(h.Unusable)))
 	}
 }
 
@@ -80,13 +129,24 @@ func (x *exchange) getLoads() {
 		x.refuse(problemOf(err))
 		return
 	}
-	loads := []load{}
+	loads, phases := []load{}, map[string]int{}
 	for i := range v.Workers {
-		if w := &v.Workers[i]; w.Member {
-			loads = append(loads, load{w.URL, w.Load})
+		w := &v.Workers[i]
+		if !w.Member {
+			continue
+		}
+		loads = append(loads, load{w.URL, w.Load})
+		for _, r := range twoPhases {
+			if w.Roles.Has(r) {
+				phases[r.String()+"_"+w.URL] = w.Load
+			}
 		}
 	}
-	x.answerJSON(fasthttp.StatusOK, map[string]any{"workers": loads})
+	answer := map[string]any{"workers": loads}
+	if x.p.opts.PD != nil {
+		answer["loads"], answer["errors"] = phases, []string{} // as vllm-router answers
+	}
+	x.answerJSON(fasthttp.StatusOK, answer)
 }
 
 // noScheduling answers as vllm-router does without its program scheduling.
@@ -110,7 +170,7 @@ func (x *exchange) finishSession() {
 		forms = append(forms, "header:"+h+":")
 	}
 	for _, f := range forms {
-		x.p.router.FinishSession(append([]byte(f), id...))
+		x.p.router.FinishSession(boundSession(append([]byte(f), id...)))
 	}
 	x.answerJSON(fasthttp.StatusOK, struct {
 		Status  string `json:"status"`
@@ -143,6 +203,8 @@ func (p *Proxy) logEvent(e actors.Event, refused *int) {
 		p.log.Info("worker removed", "worker", e.URL, "load", e.Load)
 	case actors.WorkerRetired:
 		p.log.Debug("worker removed and idle", "worker", e.URL)
+	case actors.WorkerUnready:
+		p.log.Warn("worker is not healthy yet", "worker", e.URL, "reason", e.Detail)
 	case actors.WorkerHealthy:
 		p.log.Info("worker is healthy", "worker", e.URL, "load", e.Load)
 	case actors.WorkerUnhealthy:

@@ -38,9 +38,11 @@ type stream struct {
 	events    sse.Scanner
 	keepAlive bool // of the connection to the worker
 	sse       bool
-	fixed     bool      // the client was told the length
-	pins      bool      // the answer's first piece names a response that its worker stores
-	writeBy   time.Time // deadline set on the client for writing
+	fixed     bool // the client was told the length
+	pins      bool // the answer's first piece names a response that its worker stores
+	rewriting *rewriter
+	run       *prefillRun // that still runs, or has ended and not been joined
+	writeBy   time.Time   // deadline set on the client for writing
 }
 
 // SupportsBodyWriteTo has fasthttp use WriteTo, which hands on what lies in the
@@ -75,18 +77,51 @@ func (s *stream) WriteTo(w io.Writer) (n int64, err error) {
 			if s.sse && s.leased && s.events.Feed(piece) {
 				s.release(s.final) // the worker is through, whatever else its body holds
 			}
+			if s.rewriting != nil {
+				piece = s.rewriting.rewrite(piece)
+			}
 			if err := s.write(w, piece); err != nil {
 				s.cause = actors.ClientGone
 				return n, err
 			}
 			n += int64(len(piece))
+			if s.rewriting != nil && s.rewriting.waiting() {
+				rest, failed := s.rewriting.rest()
+				if failed != nil && s.leased {
+					s.broke(w, failed)
+					return n, failed
+				}
+				if failed != nil {
+					rest = s.held() // the end mark has come: the answer is whole
+				}
+				if err := s.write(w, rest); err != nil {
+					s.cause = actors.ClientGone
+					return n, err
+				}
+				n += int64(len(rest))
+			}
 		}
 		if err != nil {
+			if held := s.held(); len(held) > 0 {
+				if err := s.write(w, held); err != nil {
+					s.cause = actors.ClientGone
+					return n, err
+				}
+				n += int64(len(held))
+			}
 			s.cause = s.final
 			s.release(s.final)
 			return n, nil
 		}
 	}
+}
+
+// held is what rewriting has held back of an answer that has ended.
+func (s *stream) held() []byte {
+	if s.rewriting == nil {
+		return nil
+	}
+	return s.rewriting.close()
 }
 
 // write sends a piece to the client, at most for as long as a client may take.
@@ -103,9 +138,39 @@ func (s *stream) write(w io.Writer, piece []byte) error {
 			}
 		}
 	}
+	if len(piece) == 0 {
+		return nil // an empty chunk would be the last
+	}
 	n, err := w.Write(piece)
 	s.record.bytes += int64(n)
 	return err
+}
+
+// problem is what the client is told when the worker's body has ended with err. A
+// prefill beside it that has failed has ended it, and is to blame.
+func (s *stream) problem(err error) *problem {
+	f := &failure{cause: s.cause, err: err}
+	if s.record.prefill != "" {
+		f.phase = actors.Decode.String()
+	}
+	if s.run == nil {
+		return f.problem()
+	}
+	select {
+	case <-s.run.over:
+	default:
+		return f.problem()
+	}
+	if s.run.err == nil {
+		return f.problem()
+	}
+	s.cause = actors.Aborted
+	var r *refusal
+	if errors.As(s.run.err, &r) {
+		return workerProblem(actors.Prefill, r.status, r.retryAfter, r.body)
+	}
+	f.cause, f.phase = causeOfPrefill(s.run.err), actors.Prefill.String()
+	return f.problem()
 }
 
 // broke notes why the worker's body ended early, and tells a client that reads
@@ -113,6 +178,7 @@ func (s *stream) write(w io.Writer, piece []byte) error {
 // is nothing to tell: the client has its answer.
 func (s *stream) broke(w io.Writer, err error) {
 	s.cause = causeOf(err, true)
+	told := s.problem(err)
 	if s.sse && !s.leased {
 		s.cause = s.final
 		return
@@ -121,9 +187,10 @@ func (s *stream) broke(w io.Writer, err error) {
 		return
 	}
 	var event bytes.Buffer
+	event.Write(s.held())
 	event.WriteString(s.events.Closing())
 	event.WriteString("data: ")
-	event.Write((&failure{s.cause, err}).problem().body())
+	event.Write(told.body())
 	event.WriteString("\n\n")
 	_ = s.write(w, event.Bytes()) // the stream has failed already
 }
@@ -145,6 +212,12 @@ func (s *stream) CloseWithError(err error) error {
 	whole := s.cause == s.final
 	if whole {
 		s.coming.free(&s.link)
+	}
+	if s.run != nil {
+		s.run.end()
+	}
+	if s.cause == actors.ClientGone {
+		s.drop() // it may be the write that has told, and the watcher not yet
 	}
 	if s.settle(s.pool, whole && s.keepAlive) && !whole {
 		s.cause = actors.ClientGone

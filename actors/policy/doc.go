@@ -15,8 +15,9 @@
 //     are those policies whose choice is a position: random, round_robin and the
 //     draw of power_of_two. They are stable when candidates come sorted by ID.
 //   - A choice allocates nothing, but for the rare growth of a table.
-//   - Everything kept is bounded: by the number of members, by
-//     [Options].SessionCap, or by the longest session key seen.
+//   - Everything kept is bounded: by the number of members, or by
+//     [Options].SessionCap times the longest session key, whose length is for
+//     the caller to bound.
 //   - Arguments are lent. No policy keeps a slice that it was given.
 //
 // # Policies

@@ -84,8 +84,8 @@ func newApp(p program, faults []error) *cli.App {
 		Name:    "loadstar",
 		Version: p.version,
 		Usage:   "a router for LLM inference workers",
-		UsageText: "loadstar [flags]        route to the workers of --worker-urls\n" +
-			"loadstar demo [flags]   route to two simulated workers",
+		UsageText: "loadstar [flags]        route to the workers of --worker-urls, or of --prefill and --decode\n" +
+			"loadstar demo [flags]   route to simulated workers",
 		Description: "Each flag can be set by the environment variable named in its brackets; a flag wins over\n" +
 			"its variable. A list takes the values up to the next flag: --worker-urls URL1 URL2.",
 		Writer:          p.out,
@@ -94,7 +94,7 @@ func newApp(p program, faults []error) *cli.App {
 		HideHelpCommand: true,
 		Commands: []*cli.Command{{
 			Name:            demoCommand,
-			Usage:           "route to two simulated workers in this process",
+			Usage:           "route to simulated workers in this process",
 			Flags:           demoFlags,
 			Action:          demo,
 			HideHelpCommand: true,
@@ -114,6 +114,9 @@ func command(p program, name string, faults []error, do action) ([]cli.Flag, cli
 	}
 	return flags, func(ctx *cli.Context) error {
 		all := slices.Concat(faults, readAll(opts, p.env), refusedByEnvironment(p.env))
+		if !c.PD.Enabled {
+			all = append(all, outsidePD(opts, p.env)...)
+		}
 		if all = append(all, c.check()...); len(all) > 0 {
 			return usageError(all)
 		}

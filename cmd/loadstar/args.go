@@ -84,7 +84,7 @@ func (l *commandLine) take(words vocabulary, name string, values []string, inlin
 		if len(values) == 0 {
 			l.add(name, "")
 		}
-		for _, v := range values {
+		for _, v := range o.join(values) {
 			l.add(name, v)
 		}
 		return len(values)
@@ -110,7 +110,7 @@ func (l *commandLine) add(name, value string) {
 	l.args = append(l.args, "--"+name+"="+value)
 }
 
-// fault notes err, once: --prefill three times is one thing to take out.
+// fault notes err, once: --selector three times is one thing to take out.
 func (l *commandLine) fault(err error) {
 	for _, known := range l.faults {
 		if known.Error() == err.Error() {

@@ -33,6 +33,17 @@ func TestNormalise(t *testing.T) {
 		{"switch with equals", "--disable-retries=false", "", "--disable-retries=false"},
 		{"switch with a bare true", "--disable-retries true --port 1", "", "--disable-retries=true --port=1"},
 		{"switch with a bare False", "--disable-retries False", "", "--disable-retries=False"},
+		{
+			"prefill workers with and without ports", "--prefill http://a:1 8998 --prefill http://b:1 none --prefill http://c:1 --decode http://d:1",
+			"", "--prefill=http://a:1 8998 --prefill=http://b:1 none --prefill=http://c:1 --decode=http://d:1",
+		},
+		{"prefill workers behind one flag", "--prefill http://a:1 8998 http://b:1 http://c:1 none", "", "--prefill=http://a:1 8998 --prefill=http://b:1 --prefill=http://c:1 none"},
+		{"prefill worker with equals", "--prefill=http://a:1 --decode=http://d:1", "", "--prefill=http://a:1 --decode=http://d:1"},
+		{"port that no URL precedes", "--prefill http://a:1 --prefill 8998", "", "--prefill=http://a:1 --prefill=8998"},
+		{
+			"abbreviation of a flag whose name begins others", "--prefill-p random --decode-p random --vllm-d a:1 --vllm-p", "",
+			"--prefill-policy=random --decode-policy=random --vllm-discovery-address=a:1 --vllm-pd-disaggregation=true",
+		},
 		{"abbreviation", "--eviction-interval 3 --worker-u a", "", "--eviction-interval-secs=3 --worker-urls=a"},
 		{"abbreviation with equals", "--eviction=3", "", "--eviction-interval-secs=3"},
 		{"abbreviation means the reference's flag before ours", "--request-t 9", "", "--request-timeout-secs=9"},
@@ -83,10 +94,11 @@ func TestNormaliseFaults(t *testing.T) {
 		{"value after an inline list", "--worker-urls=a b", []string{`unexpected argument "b"`}},
 		{"demo too late", "--port 1 demo", []string{`unexpected argument "demo"`}},
 		{"word after a switch", "--disable-retries yes", []string{`unexpected argument "yes"`}},
-		{"refused, with all its values, once", "--prefill http://a 8998 --prefill http://b none --decode http://c", []string{
-			"--prefill is not in this version: it comes with prefill/decode pairs; leave it out and give workers that do both with --worker-urls",
-			"--decode is not in this version: it comes with prefill/decode pairs",
+		{"refused, with all its values, once", "--selector app=a tier=b --selector app=c --prefill-selector role=p", []string{
+			"--selector is not in this version: it comes with service discovery; leave it out and name workers with --worker-urls or POST /workers",
+			"--prefill-selector is not in this version: it comes with service discovery",
 		}},
+		{"port behind an inline prefill worker", "--prefill=http://a:1 8998", []string{`unexpected argument "8998"`}},
 		{"refused, cut short", "--enable-pro", []string{"--enable-program-scheduling is not in this version"}},
 		{"limit that is not the default", "--queue-size 0", []string{"--queue-size is not in this version: it comes with admission control"}},
 		{"limit without a value", "--queue-size", []string{"--queue-size is not in this version"}},
@@ -177,8 +189,13 @@ func spell(o *option, spelling int) (args, want []string) {
 	case o.many != nil && !inline:
 		args = []string{name}
 		for n := range spelling / 2 % 4 {
-			args = append(args, strings.Repeat("v", n))
-			want = append(want, name+"="+strings.Repeat("v", n))
+			value := "u://" + strings.Repeat("v", n)
+			args = append(args, value)
+			if o.joined && spelling/8%2 == 1 {
+				args = append(args, "1")
+				value += " 1"
+			}
+			want = append(want, name+"="+value)
 		}
 		if want == nil {
 			want = []string{name + "="}

@@ -22,6 +22,7 @@ type config struct {
 	HTTP    httpConfig
 	Workers workersConfig
 	Policy  policyConfig
+	PD      pdConfig
 	Health  healthConfig
 	Retry   retryConfig
 	Breaker breakerConfig
@@ -62,7 +63,7 @@ type httpConfig struct {
 
 // workersConfig is the fleet at start-up.
 type workersConfig struct {
-	URLs   []string // canonical, without duplicates, in the order given
+	URLs   []string // canonical, some with a rank, without duplicates, in the order given
 	APIKey string   // bearer key towards workers; empty is none
 	DPSize int      // data-parallel ranks behind each URL
 
@@ -110,10 +111,11 @@ type breakerConfig struct {
 // timeoutsConfig is how long anything may take. Zero is "none", except in
 // ClientIdle, which is never zero, and PoolIdle, where it means no reuse.
 type timeoutsConfig struct {
-	Request   time.Duration // the default of FirstByte and Idle
+	Request   time.Duration // the default of FirstByte, Idle and Prefill
 	Connect   time.Duration
 	FirstByte time.Duration // from the request's last byte to the answer's first
 	Idle      time.Duration // between two bytes of an answer
+	Prefill   time.Duration // of a prefill request, its answer included
 	PoolIdle  time.Duration // life of an unused connection to a worker
 
 	ClientHeader time.Duration
@@ -176,9 +178,10 @@ func (c config) check() []error {
 	if c.Demo && len(c.Workers.URLs) > 0 {
 		faults = append(faults, errors.New("--worker-urls: demo brings its own workers: leave the flag out, or leave out demo"))
 	}
-	if n := len(c.Workers.URLs) * c.Workers.DPSize; c.Policy.Name == policyPowerOfTwo && n < 2 && !c.Demo {
+	if n := workersAt(c.Workers.URLs, c.Workers.DPSize); c.Policy.Name == policyPowerOfTwo && n < 2 && !c.Demo && !c.PD.Enabled {
 		faults = append(faults, fmt.Errorf("--policy power_of_two needs at least 2 workers and --worker-urls names %d: name more, or choose another policy", n))
 	}
+	faults = append(faults, c.checkPD()...)
 	if c.Retry.MaxBackoff < c.Retry.InitialBackoff {
 		faults = append(faults, fmt.Errorf("--retry-max-backoff-ms (%d) is below --retry-initial-backoff-ms (%d): raise the first or lower the second",
 			c.Retry.MaxBackoff.Milliseconds(), c.Retry.InitialBackoff.Milliseconds()))
@@ -200,7 +203,7 @@ func (c config) check() []error {
 func (l listenConfig) overlaps(other listenConfig) bool {
 	wild := func(host string) bool {
 		a, err := netip.ParseAddr(host)
-		return err == nil && a.IsUnspecified()
+		return host == "" || err == nil && a.IsUnspecified()
 	}
 	return l.Port != 0 && l.Port == other.Port && (l.Host == other.Host || wild(l.Host) || wild(other.Host))
 }

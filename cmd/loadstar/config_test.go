@@ -16,6 +16,10 @@ var defaultConfig = config{
 	Policy: policyConfig{
 		Name: "cache_aware", CacheThreshold: 0.3, BalanceAbs: 64, BalanceRel: 1.5, MaxTreeBytes: 32 << 20,
 	},
+	PD: pdConfig{
+		Connector: connectorNIXL, Rescues: 16, RescueTimeout: 30 * time.Second,
+		Discovery: discoveryConfig{Expiry: 15 * time.Second, MaxWorkers: 1024},
+	},
 	Health: healthConfig{
 		Endpoint: "/health", Interval: 10 * time.Second, Timeout: 5 * time.Second, FailureThreshold: 3, SuccessThreshold: 2,
 	},
@@ -26,7 +30,7 @@ var defaultConfig = config{
 		FailureThreshold: 10, SuccessThreshold: 3, OpenFor: time.Minute, Window: 2 * time.Minute,
 	},
 	Timeouts: timeoutsConfig{
-		Request: 30 * time.Minute, Connect: 10 * time.Second, FirstByte: 30 * time.Minute, Idle: 30 * time.Minute, PoolIdle: 2 * time.Second,
+		Request: 30 * time.Minute, Connect: 10 * time.Second, FirstByte: 30 * time.Minute, Idle: 30 * time.Minute, Prefill: 30 * time.Minute, PoolIdle: 2 * time.Second,
 		ClientHeader: 10 * time.Second, ClientBody: time.Minute, ClientWrite: time.Minute, ClientIdle: 75 * time.Second,
 	},
 	Limits:   limitsConfig{MaxBodyBytes: 512 << 20, MaxHeaderBytes: 32 << 10, MaxConnections: 65536},
@@ -56,6 +60,9 @@ func TestCheck(t *testing.T) {
 		{"power of two with two ranks", func(c *config) {
 			c.Policy.Name, c.Workers.URLs, c.Workers.DPSize = policyPowerOfTwo, []string{"http://a:1"}, 2
 		}, ""},
+		{"power of two with one rank", func(c *config) {
+			c.Policy.Name, c.Workers.URLs, c.Workers.DPSize = policyPowerOfTwo, []string{"http://a:1@3"}, 2
+		}, "--policy power_of_two needs at least 2 workers and --worker-urls names 1"},
 		{"power of two in the demo", func(c *config) { c.Policy.Name, c.Demo = policyPowerOfTwo, true }, ""},
 		{"workers in the demo", func(c *config) { c.Demo, c.Workers.URLs = true, []string{"http://a:1"} }, "--worker-urls: demo brings its own workers"},
 		{"equal backoffs", func(c *config) { c.Retry.InitialBackoff = c.Retry.MaxBackoff }, ""},

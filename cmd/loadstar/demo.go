@@ -14,7 +14,7 @@ import (
 // demoModel is the name that the simulated workers serve.
 const demoModel = "demo"
 
-// demoWorkers is how many of them there are.
+// demoWorkers is how many of them there are, for each phase if there are two.
 const demoWorkers = 2
 
 // demo runs the router in front of simulated workers in the same process.
@@ -24,12 +24,16 @@ func demo(ctx context.Context, c config) error {
 		return err
 	}
 	defer closeLog()
-	return demoOn(ctx, c, log, func(addr net.Addr) { fmt.Fprint(os.Stdout, demoBanner(addr)) })
+	return demoOn(ctx, c, log, func(addr net.Addr) { fmt.Fprint(os.Stdout, demoBanner(addr, c.PD.Enabled)) })
 }
 
 // demoOn is demo with its surroundings given.
 func demoOn(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)) error {
-	for range demoWorkers {
+	workers := demoWorkers
+	if c.PD.Enabled {
+		workers = 2 * demoWorkers
+	}
+	for i := range workers {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return fmt.Errorf("cannot listen for a simulated worker: %w", err)
@@ -41,7 +45,14 @@ func demoOn(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr
 				log.Error("a simulated worker ended", "error", err)
 			}
 		}()
-		c.Workers.URLs = append(c.Workers.URLs, "http://"+ln.Addr().String())
+		switch url := "http://" + ln.Addr().String(); {
+		case !c.PD.Enabled:
+			c.Workers.URLs = append(c.Workers.URLs, url)
+		case i < demoWorkers: // its bootstrap server is the worker itself
+			c.PD.Prefill = append(c.PD.Prefill, prefillWorker{url, ln.Addr().(*net.TCPAddr).Port})
+		default:
+			c.PD.Decode = append(c.PD.Decode, url)
+		}
 	}
 	// A demo beside a router that already serves metrics should just run.
 	if ln, err := net.Listen("tcp", c.Metrics.Listen.Addr()); err != nil {
@@ -53,9 +64,13 @@ func demoOn(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr
 }
 
 // demoBanner says how to use the demo.
-func demoBanner(addr net.Addr) string {
+func demoBanner(addr net.Addr, phases bool) string {
+	workers := fmt.Sprintf("%d simulated workers", demoWorkers)
+	if phases {
+		workers = fmt.Sprintf("%[1]d prefill and %[1]d decode workers, simulated", demoWorkers)
+	}
 	return fmt.Sprintf(`
-Loadstar is at http://%[1]s with %[2]d simulated workers. Try, in another terminal:
+Loadstar is at http://%[1]s with %[2]s. Try, in another terminal:
 
   curl -N http://%[1]s/v1/chat/completions -H 'Content-Type: application/json' \
     -d '{"model":"%[3]s","stream":true,"messages":[{"role":"user","content":"Hello"}]}'
@@ -63,5 +78,5 @@ Loadstar is at http://%[1]s with %[2]d simulated workers. Try, in another termin
 
 Ctrl-C ends it.
 
-`, addr, demoWorkers, demoModel)
+`, addr, workers, demoModel)
 }

@@ -37,7 +37,8 @@ type option struct {
 	one  func(value string) error
 	many func(values []string) []error
 
-	needs string // for a list that may not be empty: what at least one is needed of
+	needs  string // for a list that may not be empty: what at least one is needed of
+	joined bool   // for a list: what follows a URL belongs to it; see joinPorts
 
 	given  bool
 	values []string
@@ -49,7 +50,7 @@ func options(c *config) []*option {
 	for _, group := range [][]*option{
 		listenOptions(c), httpOptions(c), workerOptions(&c.Workers), policyOptions(&c.Policy),
 		healthOptions(&c.Health), retryOptions(&c.Retry), breakerOptions(&c.Breaker),
-		timeoutOptions(&c.Timeouts), clientOptions(&c.Timeouts), limitOptions(&c.Limits),
+		timeoutOptions(&c.Timeouts), clientOptions(&c.Timeouts), pdOptions(c), limitOptions(&c.Limits),
 		metricsOptions(&c.Metrics), loggingOptions(&c.Logging), shutdownOptions(&c.Shutdown),
 	} {
 		all = append(all, group...)
@@ -88,9 +89,17 @@ func (o *option) source(env environment) (subject string, values []string, ok bo
 	variable := envName(o.name)
 	value, ok := env.lookup(variable)
 	if o.many != nil {
-		return variable, splitList(value), ok
+		return variable, o.join(splitList(value)), ok
 	}
 	return variable, []string{value}, ok
+}
+
+// join makes of a list's arguments its values.
+func (o *option) join(args []string) []string {
+	if o.joined {
+		return joinPorts(args)
+	}
+	return args
 }
 
 // take reads values and puts subject in front of each fault.

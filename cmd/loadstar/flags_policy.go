@@ -8,6 +8,12 @@ import (
 // policyPowerOfTwo is the one policy that cannot do with a single worker.
 const policyPowerOfTwo = "power_of_two"
 
+// policyNames is every policy, as flags name them.
+var policyNames = []string{
+	"random", "round_robin", policyPowerOfTwo, "cache_aware",
+	"consistent_hash", "rendezvous_hash", "sticky_least_loaded", "least_work",
+}
+
 // policyOptions is how a worker is chosen for a request.
 func policyOptions(p *policyConfig) []*option {
 	const category = "routing"
@@ -17,8 +23,7 @@ func policyOptions(p *policyConfig) []*option {
 			usage: "choose workers by random, round_robin, power_of_two, cache_aware, " +
 				"consistent_hash, rendezvous_hash, sticky_least_loaded or least_work",
 			differs: "least_work is new; rendezvous_hash is in the Rust front end only; kv_aware comes later",
-			one: readOneOf(&p.Name, "policy", "random", "round_robin", policyPowerOfTwo, "cache_aware",
-				"consistent_hash", "rendezvous_hash", "sticky_least_loaded", "least_work"),
+			one:     readOneOf(&p.Name, "policy", policyNames...),
 		},
 		{
 			name: "cache-threshold", arg: "SHARE", category: category, def: "0.3",

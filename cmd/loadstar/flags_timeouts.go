@@ -7,7 +7,7 @@ import "time"
 const maxPoolIdle = 4 * time.Second
 
 // timeoutOptions is how long workers may take. --request-timeout-secs is read
-// first: it is the default of two others.
+// first: it is the default of three others.
 func timeoutOptions(t *timeoutsConfig) []*option {
 	const category = "timeouts"
 	const none = "; 0 or none waits for ever"
@@ -47,7 +47,7 @@ func readRequestTimeout(t *timeoutsConfig) func(string) error {
 	read := readSecondsOrNone(&t.Request)
 	return func(value string) error {
 		err := read(value)
-		t.FirstByte, t.Idle = t.Request, t.Request
+		t.FirstByte, t.Idle, t.Prefill = t.Request, t.Request, t.Request
 		return err
 	}
 }

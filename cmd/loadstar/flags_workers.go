@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"loadstar/actors/workerurl"
@@ -15,8 +16,8 @@ func workerOptions(w *workersConfig) []*option {
 	return []*option{
 		{
 			name: "worker-urls", arg: "URL ...", category: category, needs: "URL",
-			usage: "send requests to these workers, http:// or https://; more may be added later by POST /workers",
-			many:  workerURLs(&w.URLs),
+			usage: "send requests to these workers, http:// or https://, with @RANK at the end to one data-parallel rank; more may be added later by POST /workers",
+			many:  workerURLs("worker-urls", &w.URLs),
 		},
 		{
 			name: "api-key", arg: "KEY", category: category,
@@ -25,7 +26,7 @@ func workerOptions(w *workersConfig) []*option {
 		},
 		{
 			name: "intra-node-data-parallel-size", arg: "N", category: category, def: "1",
-			usage: "take each URL for N data-parallel ranks, each with a load of its own",
+			usage: "take each URL without @RANK for N data-parallel ranks, each with a load of its own",
 			one:   readWhole(&w.DPSize, 1, 1024),
 		},
 		{
@@ -42,14 +43,14 @@ func workerOptions(w *workersConfig) []*option {
 	}
 }
 
-// workerURLs reads URLs into their canonical form, each once. One that is
+// workerURLs reads the URLs of a flag into their canonical form, each once. One that is
 // wrong still counts, so that it isn't reported again as one too few.
-func workerURLs(dst *[]string) func([]string) []error {
+func workerURLs(flag string, dst *[]string) func([]string) []error {
 	return func(values []string) []error {
 		var urls []string
 		var faults []error
 		for _, v := range values {
-			u, err := workerURL(v)
+			u, err := workerURL(flag, v)
 			if err != nil {
 				faults = append(faults, err)
 				u = v
@@ -63,7 +64,7 @@ func workerURLs(dst *[]string) func([]string) []error {
 	}
 }
 
-func workerURL(value string) (string, error) {
+func workerURL(flag, value string) (string, error) {
 	shown := workerurl.Redacted(value)
 	if scheme, _, ok := strings.Cut(value, "://"); ok {
 		if r, ok := refused["worker-urls="+strings.ToLower(scheme)+"://"]; ok {
@@ -71,9 +72,39 @@ func workerURL(value string) (string, error) {
 		}
 	}
 	if strings.Contains(value, ",") || strings.ContainsFunc(value, isSpaceOrControl) {
-		return "", fmt.Errorf("%q holds a comma or a space: give one URL in each argument, separated by spaces: --worker-urls http://A:8000 http://B:8000", shown)
+		return "", fmt.Errorf("%q holds a comma or a space: give one URL in each argument, separated by spaces: --%s http://A:8000 http://B:8000", shown, flag)
+	}
+	if base, rank, ok := cutRank(value); ok {
+		if u, err := workerurl.Canonical(base); err == nil {
+			return fmt.Sprintf("%s@%d", u, rank), nil
+		}
 	}
 	return workerurl.Canonical(value)
+}
+
+// cutRank takes the data-parallel rank off a worker's URL, if it ends in one.
+func cutRank(value string) (base string, rank uint64, ok bool) {
+	const bits = 10 // as many ranks as --intra-node-data-parallel-size takes
+	i := strings.LastIndexByte(value, '@')
+	if i < 0 {
+		return value, 0, false
+	}
+	rank, err := strconv.ParseUint(value[i+1:], 10, bits)
+	return value[:i], rank, err == nil
+}
+
+// workersAt is how many workers URLs stand for: one each with a rank, and one for
+// each of dpSize ranks without.
+func workersAt(urls []string, dpSize int) int {
+	n := 0
+	for _, u := range urls {
+		if _, _, ok := cutRank(u); ok {
+			n++
+		} else {
+			n += dpSize
+		}
+	}
+	return n
 }
 
 // healthOptions is the active health check.

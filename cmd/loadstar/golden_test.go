@@ -88,7 +88,7 @@ func TestReferenceCommandLines(t *testing.T) {
 		{"critical", "--log-level critical", func(c *config) { c.Logging.Level = slog.LevelError }},
 		{"request ids", "--request-id-headers x-trace-id X-Request-ID --request-timeout-secs 600", func(c *config) {
 			c.HTTP.RequestIDHeaders = []string{"x-trace-id", "x-request-id"}
-			c.Timeouts.Request, c.Timeouts.FirstByte, c.Timeouts.Idle = 10*time.Minute, 10*time.Minute, 10*time.Minute
+			c.Timeouts.Request, c.Timeouts.FirstByte, c.Timeouts.Idle, c.Timeouts.Prefill = 10*time.Minute, 10*time.Minute, 10*time.Minute, 10*time.Minute
 		}},
 		{"no request ids of clients", "--request-id-headers --port 8000", func(c *config) {
 			c.HTTP.RequestIDHeaders, c.Listen.Port = []string{}, 8000
@@ -132,7 +132,7 @@ func TestOwnFlags(t *testing.T) {
 			c.Timeouts.Connect, c.Timeouts.FirstByte, c.Timeouts.Idle, c.Timeouts.PoolIdle = 1500*time.Millisecond, 30*time.Second, 0, 4*time.Second
 		}},
 		{"the request timeout does not win over its refinements", "--idle-timeout-secs 7 --request-timeout-secs none", func(c *config) {
-			c.Timeouts.Request, c.Timeouts.FirstByte, c.Timeouts.Idle = 0, 0, 7*time.Second
+			c.Timeouts.Request, c.Timeouts.FirstByte, c.Timeouts.Idle, c.Timeouts.Prefill = 0, 0, 7*time.Second, 0
 		}},
 		{"timeouts towards clients", "--client-header-timeout-secs 1 --client-body-timeout-secs 0 --client-write-timeout-secs none --client-idle-timeout-secs 4", func(c *config) {
 			c.Timeouts.ClientHeader, c.Timeouts.ClientBody, c.Timeouts.ClientWrite, c.Timeouts.ClientIdle = time.Second, 0, 0, 4*time.Second

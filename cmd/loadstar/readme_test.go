@@ -3,15 +3,16 @@ package main
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 const root = "../.."
@@ -29,7 +30,7 @@ func readmeText(t *testing.T) string {
 func shellLines(text string) []string {
 	var lines []string
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(text, -1) {
-		for _, l := range strings.Split(block[1], "\n") {
+		for _, l := range strings.Split(strings.ReplaceAll(block[1], "\\\n", ""), "\n") {
 			l, _, _ = strings.Cut(l, " #")
 			if l = strings.TrimSpace(l); l != "" {
 				lines = append(lines, l)
@@ -46,14 +47,12 @@ func TestReadmeCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	worker := func() string {
-		s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		t.Cleanup(s.Close)
-		return s.URL
-	}
-	names := []string{}
-	for i := 1; i <= 3; i++ {
-		names = append(names, "http://10.0.0."+strconv.Itoa(i)+":8000", worker())
+	_, urls := simulated(t, 5)
+	names := []string{
+		"http://10.0.0.1:8000", urls[0], "http://10.0.0.2:8000", urls[1], "http://10.0.0.3:8000", urls[2],
+		"http://10.0.1.1:8000", urls[3], "http://10.0.1.2:8000", urls[4],
+		"8998", urls[0][strings.LastIndex(urls[0], ":")+1:], // its bootstrap server is the worker itself
+		"0.0.0.0:36367", freeAddr(t),
 	}
 	replace := strings.NewReplacer(names...)
 	calls := 0
@@ -75,7 +74,9 @@ func TestReadmeCommands(t *testing.T) {
 				}
 			}
 			_, port, _ := strings.Cut(strings.ReplaceAll(entry.Address, "[::]", ""), ":")
-			waitReady(t, "127.0.0.1:"+port)
+			if !slices.Contains(words, "--vllm-discovery-address") { // nobody registers
+				waitReady(t, "127.0.0.1:"+port)
+			}
 			replace = strings.NewReplacer(append(names, "127.0.0.1:30000", "127.0.0.1:"+port, "127.0.0.1:29000", entry.Metrics)...)
 		case "curl":
 			method, url := http.MethodGet, words[len(words)-1]
@@ -106,8 +107,8 @@ func TestReadmeCommands(t *testing.T) {
 }
 
 // The metrics that are served are those in the README's table, names and
-// labels, after a request that was retried until it failed and one that went
-// well.
+// labels, after a request that was retried until it failed, one that went well,
+// and one in two phases.
 func TestReadmeMetrics(t *testing.T) {
 	table := make(map[string][]string) // labels of each name
 	_, section, _ := strings.Cut(readmeText(t), "\n## Metrics\n")
@@ -145,26 +146,24 @@ func TestReadmeMetrics(t *testing.T) {
 		io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 	}
-	resp, err := http.Get("http://" + addr + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := metricsOf(t, addr, "vllm_router_request_duration_seconds")
+
+	_, urls := simulated(t, 2)
+	addr = running(t, io.Discard, "--vllm-pd-disaggregation", "--prefill", urls[0], "--decode", urls[1])
+	waitFleet(t, addr, "two healthy workers", fleetView.healthy)
+	answer(t, addr, plainChat)
+	text += metricsOf(t, addr, "vllm_router_pd_request_duration_seconds")
 
 	served := make(map[string]bool)
 	labelName := regexp.MustCompile(`([a-z]+)="`)
-	for _, l := range strings.Split(string(text), "\n") {
+	for _, l := range strings.Split(text, "\n") {
 		series, _, _ := strings.Cut(l, " ")
 		name, set, _ := strings.Cut(series, "{")
 		if !strings.HasPrefix(name, "loadstar_") && !strings.HasPrefix(name, "vllm_router_") {
 			continue
 		}
 		if strings.HasSuffix(name, "_seconds_bucket") || strings.HasSuffix(name, "_seconds_sum") || strings.HasSuffix(name, "_seconds_count") {
-			name, set = name[:strings.LastIndexByte(name, '_')], ""
+			name = name[:strings.LastIndexByte(name, '_')]
 		}
 		if served[name] {
 			continue
@@ -177,7 +176,9 @@ func TestReadmeMetrics(t *testing.T) {
 		}
 		got := []string{}
 		for _, m := range labelName.FindAllStringSubmatch(set, -1) {
-			got = append(got, m[1])
+			if m[1] != "vmrange" { // of every histogram
+				got = append(got, m[1])
+			}
 		}
 		slices.Sort(got)
 		slices.Sort(want)
@@ -189,6 +190,27 @@ func TestReadmeMetrics(t *testing.T) {
 		// Only a client that leaves makes this histogram.
 		if !served[name] && name != "loadstar_client_gone_close_seconds" {
 			t.Errorf("%s is in the README and not served", name)
+		}
+	}
+}
+
+// metricsOf returns a router's metrics, once there is one of a name.
+func metricsOf(t *testing.T, addr, name string) string {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		resp, err := http.Get("http://" + addr + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case strings.Contains(string(text), "\n"+name+"_"):
+			return string(text)
+		case time.Now().After(end):
+			t.Fatalf("no metric %s in %s", name, text)
 		}
 	}
 }
@@ -208,8 +230,10 @@ func TestReadmeNames(t *testing.T) {
 	for _, o := range commandOptions(new(config), demoCommand) {
 		known["--"+o.name] = true
 	}
-	for _, m := range regexp.MustCompile("--[a-z][a-z-]+").FindAllString(text, -1) {
-		if !known[m] {
+	for _, m := range regexp.MustCompile(`--[a-z][a-z-]+\*?`).FindAllString(text, -1) {
+		family, some := strings.CutSuffix(m, "*")
+		begins := func(flag string) bool { return some && strings.HasPrefix(flag, family) }
+		if !known[m] && !slices.ContainsFunc(slices.Collect(maps.Keys(known)), begins) {
 			t.Errorf("%s is no flag", m)
 		}
 	}

@@ -34,8 +34,8 @@ var off = []string{"false"}
 // What the refusals say, one sentence for each feature.
 const (
 	comesAdmission = "it comes with admission control; leave it at its default and limit requests in front of the router"
-	comesPD        = "it comes with prefill/decode pairs; leave it out and give workers that do both with --worker-urls"
 	comesDiscovery = "it comes with service discovery; leave it out and name workers with --worker-urls or POST /workers"
+	comesSelectors = "it comes with service discovery; leave it out and name workers with --prefill and --decode, or have them register by --vllm-discovery-address"
 	comesKV        = "it comes with placement by KV-cache events; leave it out and take --policy cache_aware, which needs none"
 	comesPrograms  = "it comes with program scheduling; leave it out"
 	comesModels    = "it comes with pools of several models; leave it out and run one router for each model"
@@ -54,20 +54,12 @@ var refused = map[string]refusal{
 	"queue-timeout-secs":           {when: later, sentence: comesAdmission, harmless: []string{"60"}},
 	"rate-limit-tokens-per-second": {when: later, sentence: comesAdmission},
 
-	"prefill":                {when: later, sentence: comesPD},
-	"decode":                 {when: later, sentence: comesPD},
-	"vllm-pd-disaggregation": {when: later, sentence: comesPD, harmless: off},
-	"prefill-policy":         {when: later, sentence: comesPD},
-	"decode-policy":          {when: later, sentence: comesPD},
-	"kv-connector":           {when: later, sentence: comesPD, harmless: []string{"nixl"}},
-	"vllm-discovery-address": {when: later, sentence: comesPD},
-
 	"service-discovery":           {when: later, sentence: comesDiscovery, harmless: off},
 	"service-discovery-port":      {when: later, sentence: comesDiscovery, harmless: []string{"80"}},
 	"service-discovery-namespace": {when: later, sentence: comesDiscovery},
 	"selector":                    {when: later, sentence: comesDiscovery},
-	"prefill-selector":            {when: later, sentence: comesDiscovery},
-	"decode-selector":             {when: later, sentence: comesDiscovery},
+	"prefill-selector":            {when: later, sentence: comesSelectors},
+	"decode-selector":             {when: later, sentence: comesSelectors},
 
 	"policy=kv_aware":                    {when: later, sentence: comesKV},
 	"router-temperature":                 {when: later, sentence: comesKV, harmless: []string{"0"}},

@@ -56,11 +56,12 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 		closeNow()
 		return fmt.Errorf("cannot listen for metrics: %w; choose another --prometheus-host or --prometheus-port", err)
 	}
-	fleet := make([]proxy.WorkerSpec, len(c.Workers.URLs))
-	for i, url := range c.Workers.URLs {
-		fleet[i] = proxy.WorkerSpec{URL: url, Priority: proxy.DefaultPriority}
+	fleet := fleetOf(c)
+	err = p.AddWorkers(fleet)
+	if err == nil && c.PD.Enabled {
+		err = startPD(p, c, log)
 	}
-	if err := p.AddWorkers(fleet); err != nil {
+	if err != nil {
 		ln.Close()
 		metricsLn.Close()
 		closeNow()
@@ -70,17 +71,17 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 	go func() { served <- p.Serve(ln, certs) }()
 	go func() { served <- p.ServeMetrics(metricsLn) }()
 	log.Info("listening", "address", ln.Addr().String(), "tls", certs != nil, "metrics", metricsLn.Addr().String(),
-		"policy", c.Policy.Name, "workers", len(c.Workers.URLs), "version", version)
+		"policy", policyText(c), "workers", len(fleet), "version", version)
 	if ready != nil {
 		ready(ln.Addr())
 	}
 
 	watching, stopWatching := context.WithTimeout(ctx, c.Workers.StartupTimeout)
 	defer stopWatching()
-	if len(c.Workers.URLs) > 0 {
+	if len(fleet) > 0 || c.PD.Discovery.Enabled() {
 		go func() {
 			if !p.AwaitWorker(watching) && errors.Is(watching.Err(), context.DeadlineExceeded) {
-				log.Error("no worker became healthy within --worker-startup-timeout-secs; still trying", "timeout", c.Workers.StartupTimeout)
+				log.Error("no request can be served: too few workers became healthy within --worker-startup-timeout-secs; still trying", "timeout", c.Workers.StartupTimeout)
 			}
 		}()
 	}
@@ -98,6 +99,21 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 		return fmt.Errorf("the listener ended: %w", err)
 	}
 	return shutdown(p, c.Shutdown, signals, log)
+}
+
+// connections is how many clients may be connected: no more than the limit on open
+// files leaves room for, or the router could not reach its workers any more.
+func connections(c config, log *slog.Logger) int {
+	phases := 1
+	if c.PD.Enabled {
+		phases = 2
+	}
+	fit, ok := proxy.ConnectionsThatFit(phases)
+	if !ok || fit >= c.Limits.MaxConnections {
+		return c.Limits.MaxConnections
+	}
+	log.Info("the limit on open files allows fewer clients than --max-connections", "clients", fit, "max_connections", c.Limits.MaxConnections)
+	return fit
 }
 
 // shutdown ends the router in three steps: not ready but serving, not accepting
@@ -152,7 +168,7 @@ func proxyOptions(c config, log *slog.Logger) proxy.Options {
 		},
 		Limits: proxy.Limits{
 			BodyBytes: int(c.Limits.MaxBodyBytes), HeadBytes: c.Limits.MaxHeaderBytes,
-			Connections: c.Limits.MaxConnections, IdleConns: idleConnsPerWorker,
+			Connections: connections(c, log), IdleConns: idleConnsPerWorker,
 		},
 		WorkerKey: c.Workers.APIKey, RequestIDHeaders: c.HTTP.RequestIDHeaders, Ranks: c.Workers.DPSize,
 		CORSOrigins: c.HTTP.CORSOrigins, ForwardedHeaders: c.HTTP.ForwardedHeaders, Compat: c.Compat,
@@ -169,7 +185,10 @@ func proxyOptions(c config, log *slog.Logger) proxy.Options {
 	}
 	o.Router.MaxWorkers, o.Router.TreeBytes = maxWorkers, int(c.Policy.MaxTreeBytes)
 	for r := range o.Router.Policy {
-		o.Router.Policy[r] = c.Policy.Name
+		o.Router.Policy[r] = c.policyFor(actors.Role(r))
+	}
+	if c.PD.Enabled {
+		o.PD = phaseOptions(c)
 	}
 	return o
 }

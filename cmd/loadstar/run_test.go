@@ -80,7 +80,28 @@ func exitOf(t *testing.T, cmd *exec.Cmd) int {
 // TestDemo: the demo prints an address and a curl that work, streams, and ends
 // by a signal.
 func TestDemo(t *testing.T) {
-	cmd, out := start(t, "Ctrl-C", "demo", "--listen", "127.0.0.1:0", "--prometheus-port", "0", "--log-level", "warning")
+	for _, c := range []struct {
+		name string
+		args []string
+		want string // in what it prints
+	}{
+		{"whole requests", nil, "with 2 simulated workers"},
+		{"two phases", []string{"--vllm-pd-disaggregation"}, "with 2 prefill and 2 decode workers, simulated"},
+		{"two phases by Mooncake", []string{"--vllm-pd-disaggregation", "--kv-connector", "mooncake"}, "with 2 prefill and 2 decode workers, simulated"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			testDemo(t, c.want, c.args)
+		})
+	}
+}
+
+func testDemo(t *testing.T, want string, args []string) {
+	args = append([]string{"demo", "--listen", "127.0.0.1:0", "--prometheus-port", "0", "--log-level", "warning"}, args...)
+	cmd, out := start(t, "Ctrl-C", args...)
+	if !strings.Contains(out, want) {
+		t.Errorf("it printed %q, want %q in it", out, want)
+	}
 	_, rest, _ := strings.Cut(out, "Loadstar is at http://")
 	addr, _, ok := strings.Cut(rest, " ")
 	if !ok {
@@ -252,11 +273,18 @@ func TestStartFaults(t *testing.T) {
 	}{
 		{"port taken", []string{"--port", port, "--prometheus-port", "0"}, "cannot listen for clients"},
 		{"metrics port taken", []string{"--port", "0", "--prometheus-port", port}, "cannot listen for metrics"},
+		{
+			"discovery port taken",
+			[]string{"--port", "0", "--prometheus-port", "0", "--vllm-pd-disaggregation", "--vllm-discovery-address", "127.0.0.1:" + port},
+			"cannot listen for workers at 127.0.0.1:" + port,
+		},
 		{"no such certificate", []string{"--port", "0", "--tls-cert-path", "/nonexistent.pem", "--tls-key-path", "/nonexistent.key"}, "cannot use the certificate"},
 		{"no such directory for logs", []string{"--port", "0", "--log-dir", "/nonexistent/logs"}, "cannot write the log file"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := program{version: "test", out: io.Discard, route: route, demo: demo}.run(t.Context(), tc.args)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // it ends if it does start
+			defer cancel()
+			err := program{version: "test", out: io.Discard, route: route, demo: demo}.run(ctx, tc.args)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}

@@ -1,5 +1,7 @@
 package routekey
 
+import "loadstar/proxy/rawjson"
+
 // field numbers the members of a body that matter here.
 type field uint8
 
@@ -44,14 +46,14 @@ type values struct {
 // read takes the values from an object and reports whether it could be read to
 // its end.
 func (v *values) read(body []byte) bool {
-	o, ok := openObject(body)
+	o, ok := rawjson.OpenObject(body)
 	if !ok {
 		return false
 	}
 	for {
-		name, value, ok := o.next()
+		name, value, ok := o.Next()
 		if !ok {
-			return o.ended()
+			return o.Ended()
 		}
 		if f := fieldNamed(name); f != fieldOther {
 			v.raw[f] = value
@@ -60,12 +62,16 @@ func (v *values) read(body []byte) bool {
 	}
 }
 
+// maxNameRaw is the number of bytes up to which a name with escapes is looked
+// at: the longest name of interest with each letter written as \uXXXX.
+const maxNameRaw = 6 * len("previous_response_id")
+
 func fieldNamed(name []byte) field {
-	if f := fieldPlain(name); f != fieldOther || !hasEscape(name) {
+	if f := fieldPlain(name); f != fieldOther || !rawjson.HasEscape(name) || len(name) > maxNameRaw {
 		return f
 	}
 	var buf [maxNameRaw]byte
-	return fieldPlain(plainName(buf[:0], name))
+	return fieldPlain(rawjson.Unescape(buf[:0], name))
 }
 
 // fieldPlain takes a name without escapes.
@@ -117,28 +123,4 @@ func fieldPlain(name []byte) field {
 		return fieldDocuments
 	}
 	return fieldOther
-}
-
-// memberNamed is the raw value of the member called name in value, the last one
-// of several, or nil if value is not a readable object or has none.
-func memberNamed(value []byte, name string) []byte {
-	o, ok := openObject(value)
-	if !ok {
-		return nil
-	}
-	var found []byte
-	var buf [maxNameRaw]byte
-	for {
-		n, v, ok := o.next()
-		if !ok {
-			break
-		}
-		if string(plainName(buf[:0], n)) == name {
-			found = v
-		}
-	}
-	if !o.ended() {
-		return nil
-	}
-	return found
 }

@@ -5,6 +5,11 @@ import (
 	"math/bits"
 )
 
+// blockSize is the number of bytes hashed together.
+const blockSize = 64
+
+type block = [blockSize]byte
+
 // The constants below are arbitrary. Changing one changes every key, so that
 // routers of different builds disagree and sessions move.
 //

@@ -3,6 +3,8 @@ package routekey
 import (
 	"math/bits"
 	"slices"
+
+	"loadstar/proxy/rawjson"
 )
 
 const (
@@ -86,7 +88,7 @@ func content(v []byte) []byte {
 	case '"':
 		return v[1 : len(v)-1]
 	case '[':
-		return trimSpace(v[1 : len(v)-1])
+		return rawjson.TrimSpace(v[1 : len(v)-1])
 	}
 	return v
 }
@@ -101,17 +103,9 @@ func isEmpty(v []byte) bool {
 	case '"':
 		return len(v) == 2
 	case '[', '{':
-		return len(trimSpace(v[1:len(v)-1])) == 0
+		return len(rawjson.TrimSpace(v[1:len(v)-1])) == 0
 	}
 	return false
-}
-
-func trimSpace(b []byte) []byte {
-	b = b[skipSpace(b, 0):]
-	for len(b) > 0 && isSpace(b[len(b)-1]) {
-		b = b[:len(b)-1]
-	}
-	return b
 }
 
 // chain cuts what is written to it into blocks and chains their hashes.

@@ -1,5 +1,7 @@
 package routekey
 
+import "loadstar/proxy/rawjson"
+
 // scratchKept is the capacity in bytes up to which a Scanner keeps the memory it
 // resolved escapes in. Names and ids fit many times; one absurd value must not
 // stay in a pool for ever.
@@ -113,11 +115,11 @@ func (s *Scanner) text(value []byte) []byte {
 		return nil
 	}
 	inner := value[1 : len(value)-1]
-	if !hasEscape(inner) {
+	if !rawjson.HasEscape(inner) {
 		return inner
 	}
 	start := len(s.scratch)
-	s.scratch = unescape(s.scratch, inner)
+	s.scratch = rawjson.Unescape(s.scratch, inner)
 	return s.scratch[start:len(s.scratch):len(s.scratch)]
 }
 

@@ -1,5 +1,7 @@
 package routekey
 
+import "loadstar/proxy/rawjson"
+
 // SessionKind says what the session id of a body names.
 type SessionKind uint8
 
@@ -32,7 +34,7 @@ func (s *Scanner) session(v *values) ([]byte, SessionKind) {
 	if v.seen&fields == 0 {
 		return nil, NoSession
 	}
-	if id := s.id(memberNamed(v.raw[fieldSessionParams], "session_id")); len(id) > 0 {
+	if id := s.id(rawjson.Member(v.raw[fieldSessionParams], "session_id")); len(id) > 0 {
 		return id, BySession
 	}
 	if id := s.id(v.raw[fieldUser]); len(id) > 0 {

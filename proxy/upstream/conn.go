@@ -3,6 +3,7 @@ package upstream
 import (
 	"bufio"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"syscall"
@@ -97,14 +98,30 @@ func (c *Conn) decrypted() bool {
 }
 
 // Interrupter is what may be closed from another goroutine to end whatever the
-// connection's user is blocked in. Closing a TLS connection could wait for the
-// peer, so it is what lies beneath.
-func (c *Conn) Interrupter() *net.TCPConn { return c.tcp }
+// connection's user is blocked in, with a reset. Closing a TLS connection could
+// wait for the peer, so it closes what lies beneath.
+func (c *Conn) Interrupter() io.Closer { return interrupter{c.tcp} }
 
-// Close closes the connection at once.
+// Close closes the connection at once. What was written before still goes out.
 func (c *Conn) Close() error {
 	c.detach()
 	return c.tcp.Close()
+}
+
+// Reset closes the connection with a reset, for when nobody wants the answer any
+// more. The worker learns of it even if it reads nothing, whatever was written
+// before is thrown away, and the port is free at once for another connection.
+func (c *Conn) Reset() {
+	c.detach()
+	_ = interrupter{c.tcp}.Close() // fails if it is closed already
+}
+
+// interrupter closes a connection with a reset.
+type interrupter struct{ tcp *net.TCPConn }
+
+func (i interrupter) Close() error {
+	_ = i.tcp.SetLinger(0) // fails if it is closed already
+	return i.tcp.Close()
 }
 
 // quiet reports whether an unused connection still stands: the worker has

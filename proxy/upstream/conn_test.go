@@ -2,9 +2,11 @@ package upstream
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -172,7 +174,7 @@ func TestResumes(t *testing.T) {
 				t.Fatal(err)
 			}
 			m, err := c.WriteBuffers(&b)
-			c.Interrupter().Close()
+			c.Close()
 			whole := <-read == len(want) && bytes.Equal(got, want)
 			if on := err == nil && n+m == int64(len(want)) && whole; on != tt.want || c.Resumes() != tt.want {
 				t.Errorf("it went on %v (error %v), Resumes() = %v; want both %v", on, err, c.Resumes(), tt.want)
@@ -192,6 +194,36 @@ func TestCloseTwice(t *testing.T) {
 		t.Error("Close again: no error, want one")
 	}
 	wantEnd(t, end)
+}
+
+// TestReset checks that the worker learns from a reset that nobody wants its answer,
+// and from a close that there is nothing more to answer.
+func TestReset(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		end   func(c *Conn) error
+		reset bool
+	}{
+		{"Close", (*Conn).Close, false},
+		{"Reset", func(c *Conn) error { c.Reset(); return nil }, true},
+		{"Interrupter", func(c *Conn) error { return c.Interrupter().Close() }, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorker(t, "127.0.0.1", nil)
+			p := testPool(t, "http://"+w.addr, options())
+			c, end := dial(t, p, w)
+			if err := tt.end(c); err != nil {
+				t.Fatal(err)
+			}
+			if err := end.SetReadDeadline(time.Now().Add(patience)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := end.Read(make([]byte, 1))
+			if got := errors.Is(err, syscall.ECONNRESET); got != tt.reset || !got && !errors.Is(err, io.EOF) {
+				t.Errorf("the worker reads %v, want a reset: %v", err, tt.reset)
+			}
+		})
+	}
 }
 
 // TestInterrupter checks that closing what lies beneath ends a read that waits.

@@ -17,8 +17,8 @@ type poller struct {
 }
 
 // newPoller starts a poller that calls report, on its own goroutine, for each
-// socket whose peer has closed.
-func newPoller(report func(id uint64, at time.Time)) (*poller, error) {
+// socket whose peer has closed, or has sent something where that was asked for.
+func newPoller(report func(id uint64, closed bool, at time.Time)) (*poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
@@ -38,7 +38,7 @@ func newPoller(report func(id uint64, at time.Time)) (*poller, error) {
 }
 
 // run reports events until close.
-func (p *poller) run(raw syscall.RawConn, report func(uint64, time.Time)) {
+func (p *poller) run(raw syscall.RawConn, report func(uint64, bool, time.Time)) {
 	var events [64]unix.EpollEvent
 	for {
 		n := 0
@@ -51,16 +51,20 @@ func (p *poller) run(raw syscall.RawConn, report func(uint64, time.Time)) {
 		}
 		at := time.Now()
 		for _, e := range events[:n] {
-			report(uint64(uint32(e.Fd))|uint64(uint32(e.Pad))<<32, at)
+			report(uint64(uint32(e.Fd))|uint64(uint32(e.Pad))<<32, e.Events&^unix.EPOLLIN != 0, at)
 		}
 	}
 }
 
-// add watches a socket until remove, or until its descriptor is closed. Only
-// the peer's closing is asked for, so bytes that the client sends ahead wake
-// nobody; one report is enough.
-func (p *poller) add(raw syscall.RawConn, id uint64) error {
+// add watches a socket until remove, or until its descriptor is closed. Without
+// arrivals only the peer's closing is asked for, so bytes that the client sends
+// ahead wake nobody, and one report is enough. With them there is a report for what
+// is there, and one each time that more has come.
+func (p *poller) add(raw syscall.RawConn, id uint64, arrivals bool) error {
 	ev := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: int32(uint32(id)), Pad: int32(uint32(id >> 32))}
+	if arrivals {
+		ev.Events = unix.EPOLLRDHUP | unix.EPOLLIN | unix.EPOLLET
+	}
 	var errCtl error
 	err := raw.Control(func(fd uintptr) {
 		errCtl = unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, int(fd), &ev)
@@ -79,3 +83,12 @@ func (p *poller) remove(raw syscall.RawConn) {
 }
 
 func (p *poller) close() { p.file.Close() }
+
+// peek copies to b what has come and is not read, and leaves it there.
+func peek(raw syscall.RawConn, b []byte) []byte {
+	n := 0
+	_ = raw.Control(func(fd uintptr) { // fails if it is closed: there is nothing then
+		n, _, _ = unix.Recvfrom(int(fd), b, unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	})
+	return b[:max(n, 0)]
+}

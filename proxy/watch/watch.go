@@ -10,6 +10,10 @@
 // client has left and closes the connection to the worker, which ends whatever
 // read the request is blocked in.
 //
+// Over TLS some clients say goodbye with an alert, close_notify, and keep the TCP
+// connection for as long as half a minute, waiting for ours. So there the watcher
+// also looks at what arrives, without taking it; see departs.
+//
 // A client that shuts down only its sending side looks the same as one that
 // has left, and is treated as one.
 package watch
@@ -44,7 +48,9 @@ type op uint8
 
 const (
 	opArm op = iota
+	opJoin
 	opTarget
+	opCut
 	opDisarm
 	opEvent
 	opStop
@@ -53,9 +59,10 @@ const (
 type message struct {
 	op     op
 	guard  *Guard
-	target int       // opTarget
+	main   *Guard    // opJoin
 	closer io.Closer // opTarget; nil clears
 	id     uint64    // opEvent
+	closed bool      // opEvent: not just arrivals
 	at     time.Time // opEvent
 }
 
@@ -91,13 +98,16 @@ func (w *Watcher) send(m message) bool {
 }
 
 // report takes an event from the poller's goroutine.
-func (w *Watcher) report(id uint64, at time.Time) { w.send(message{op: opEvent, id: id, at: at}) }
+func (w *Watcher) report(id uint64, closed bool, at time.Time) {
+	w.send(message{op: opEvent, id: id, closed: closed, at: at})
+}
 
 // loop owns the armed guards.
 func (w *Watcher) loop() {
 	defer w.poller.close()
 	defer close(w.done)
 	armed := make(map[uint64]*Guard)
+	arrived := make([]byte, peekSize)
 	last := uint64(0)
 	for {
 		m := <-w.inbox
@@ -105,28 +115,43 @@ func (w *Watcher) loop() {
 		switch m.op {
 		case opArm:
 			last++
-			g.id, g.fired = last, false
+			g.id, g.fired, g.cut = last, false, false
 			armed[g.id] = g
-			switch err := w.poller.add(g.raw, g.id); {
+			switch err := w.poller.add(g.raw, g.id, g.tls); {
 			case errors.Is(err, net.ErrClosed):
 				w.leave(g, time.Now())
 			case err != nil && w.hooks.Unwatched != nil:
 				w.hooks.Unwatched(err)
 			}
+		case opJoin:
+			g.main, g.fired, g.cut = m.main, false, false
+			m.main.side = g
+			if m.main.fired {
+				g.leave()
+			}
 		case opTarget:
-			g.targets[m.target] = m.closer
-			if m.closer != nil && g.fired {
+			g.target = m.closer
+			if m.closer != nil && (g.fired || g.cut) {
 				m.closer.Close()
 			}
 			if m.closer == nil {
 				g.ack <- struct{}{}
 			}
+		case opCut:
+			g.cut = true
+			if g.target != nil {
+				g.target.Close()
+			}
 		case opDisarm:
-			w.poller.remove(g.raw)
-			delete(armed, g.id)
+			if g.main != nil {
+				g.main.side, g.main = nil, nil
+			} else {
+				w.poller.remove(g.raw)
+				delete(armed, g.id)
+			}
 			g.ack <- struct{}{}
 		case opEvent:
-			if g = armed[m.id]; g != nil {
+			if g = armed[m.id]; g != nil && (m.closed || departs(peek(g.raw, arrived))) {
 				w.leave(g, m.at)
 			}
 		case opStop:
@@ -135,19 +160,15 @@ func (w *Watcher) loop() {
 	}
 }
 
-// leave notes that a guard's client has left and unblocks what waits for the
-// worker or for the client. The note comes first: who is woken, or is about to
-// block, finds it.
+// leave notes that a guard's client has left and unblocks what waits for a
+// worker or for the client.
 func (w *Watcher) leave(g *Guard, at time.Time) {
 	if g.fired {
 		return
 	}
-	g.fired = true
-	g.gone <- struct{}{}
-	for _, c := range g.targets {
-		if c != nil {
-			c.Close()
-		}
+	g.leave()
+	if g.side != nil {
+		g.side.leave()
 	}
 	g.client.SetDeadline(time.Unix(1, 0))
 	if w.hooks.Left != nil {
@@ -155,26 +176,36 @@ func (w *Watcher) leave(g *Guard, at time.Time) {
 	}
 }
 
-// maxTargets is how many connections to workers one request may have: two when
-// prefill and decode run at once.
-const maxTargets = 2
+// leave notes the departure before it closes anything: who is woken, or is about
+// to block, finds it.
+func (g *Guard) leave() {
+	g.fired = true
+	g.gone <- struct{}{}
+	if g.target != nil {
+		g.target.Close()
+	}
+}
 
-// Guard watches the client of one request at a time. Its methods are for the
-// goroutine that serves the request. The zero Guard is not usable; NewGuard
-// makes one, to be used again and again.
+// Guard watches the client of one request at a time. Its methods, but for Cut,
+// are for the goroutine that serves the request. The zero Guard is not usable;
+// NewGuard makes one, to be used again and again.
 type Guard struct {
 	watcher *Watcher
 	gone    chan struct{} // capacity one; the watcher sends once per Arm
-	ack     chan struct{} // capacity one; answers Disarm and clearing a target
+	ack     chan struct{} // capacity one; answers Disarm and clearing the target
 	armed   bool
 	left    bool // gone was received
 
 	// Set by Arm, then owned by the watcher until Disarm returns.
-	client  net.Conn
-	raw     syscall.RawConn
-	id      uint64
-	fired   bool
-	targets [maxTargets]io.Closer
+	client net.Conn
+	raw    syscall.RawConn
+	tls    bool // client lies beneath TLS
+	id     uint64
+	fired  bool
+	cut    bool
+	target io.Closer
+	side   *Guard // that has joined this one
+	main   *Guard // that this one has joined
 }
 
 // NewGuard returns a disarmed guard. A nil watcher gives one that never notices
@@ -192,7 +223,8 @@ func (g *Guard) Arm(client net.Conn, target io.Closer) {
 	if g.armed || g.watcher == nil {
 		return
 	}
-	if t, ok := client.(interface{ NetConn() net.Conn }); ok {
+	t, tls := client.(interface{ NetConn() net.Conn })
+	if tls {
 		client = t.NetConn()
 	}
 	sc, ok := client.(syscall.Conn)
@@ -203,23 +235,42 @@ func (g *Guard) Arm(client net.Conn, target io.Closer) {
 	if err != nil {
 		return
 	}
-	g.client, g.raw, g.left = client, raw, false
-	g.targets = [maxTargets]io.Closer{target}
+	g.client, g.raw, g.tls, g.left, g.target = client, raw, tls, false, target
 	g.armed = g.watcher.send(message{op: opArm, guard: g})
+}
+
+// Join arms a guard to notice what main notices, for another goroutine that works
+// on the same request. Main must be armed, has at most one that joins it, and
+// stays armed until that is disarmed. Where main isn't watched, neither is this.
+func (g *Guard) Join(main *Guard) {
+	if g.armed || !main.armed {
+		return
+	}
+	g.left, g.target = false, nil
+	g.armed = g.watcher.send(message{op: opJoin, guard: g, main: main})
 }
 
 // Target sets what is closed when the client leaves: at once, if it has left.
 // Passing nil takes the target out and waits until the watcher is through with
 // it, so that it may be used for another request.
-func (g *Guard) Target(i int, c io.Closer) {
-	if g.armed && g.watcher.send(message{op: opTarget, guard: g, target: i, closer: c}) && c == nil {
+func (g *Guard) Target(c io.Closer) {
+	if g.armed && g.watcher.send(message{op: opTarget, guard: g, closer: c}) && c == nil {
 		g.await()
 	}
 }
 
+// Cut closes the target, and any that is set later, as if the client had left,
+// who is none the wiser. It may be called by any goroutine for as long as the
+// guard is armed.
+func (g *Guard) Cut() {
+	if g.watcher != nil {
+		g.watcher.send(message{op: opCut, guard: g})
+	}
+}
+
 // Disarm stops watching, and waits until the watcher is through with the
-// targets. It reports whether the client has left. Only then may the targets
-// and the guard be used for another request.
+// target. It reports whether the client has left. Only then may the target and
+// the guard be used for another request.
 func (g *Guard) Disarm() (left bool) {
 	if !g.armed {
 		return false
@@ -229,8 +280,7 @@ func (g *Guard) Disarm() (left bool) {
 		g.await()
 	}
 	left = g.Left()
-	g.client, g.raw, g.left = nil, nil, false
-	g.targets = [maxTargets]io.Closer{}
+	g.client, g.raw, g.left, g.target = nil, nil, false, nil
 	return left
 }
 
@@ -254,7 +304,11 @@ func (g *Guard) Left() bool {
 }
 
 // Wait waits for d, or until the client leaves, and reports whether it left.
-func (g *Guard) Wait(d time.Duration) (left bool) {
+func (g *Guard) Wait(d time.Duration) (left bool) { return g.WaitFor(nil, d) }
+
+// WaitFor waits until done is closed, for d, or until the client leaves, and
+// reports whether it left.
+func (g *Guard) WaitFor(done <-chan struct{}, d time.Duration) (left bool) {
 	if g.Left() {
 		return true
 	}
@@ -264,6 +318,8 @@ func (g *Guard) Wait(d time.Duration) (left bool) {
 	case <-g.gone:
 		g.left = true
 		return true
+	case <-done:
+		return false
 	case <-t.C:
 		return false
 	}

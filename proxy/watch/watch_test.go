@@ -1,12 +1,6 @@
 package watch
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"math/big"
 	"net"
 	"testing"
 	"time"
@@ -136,9 +130,86 @@ func TestTargetSetAfterTheClientLeft(t *testing.T) {
 	g.Arm(server, first)
 	client.Close()
 	wantClosed(t, first)
-	g.Target(1, second)
+	g.Target(nil)
+	g.Target(second)
 	wantClosed(t, second)
 	g.Disarm()
+}
+
+func TestJoin(t *testing.T) {
+	for _, when := range []string{"before", "after"} {
+		t.Run("the client leaves "+when, func(t *testing.T) {
+			w := newWatcher(t)
+			client, server := pair(t)
+			main, side := w.NewGuard(), w.NewGuard()
+			first, second := make(target), make(target)
+			main.Arm(server, first)
+			if when == "before" {
+				client.Close()
+				wantClosed(t, first)
+			}
+			side.Join(main)
+			side.Target(second)
+			if when == "after" {
+				wantOpen(t, second)
+				client.Close()
+				wantClosed(t, first)
+			}
+			wantClosed(t, second)
+			if !side.Left() || !side.Disarm() {
+				t.Error("the guard that joined did not notice")
+			}
+			if !main.Disarm() {
+				t.Error("the guard that was joined did not notice")
+			}
+		})
+	}
+}
+
+// What ends for one of two goroutines doesn't for the other.
+func TestDisarmOfTheSide(t *testing.T) {
+	w := newWatcher(t)
+	client, server := pair(t)
+	main, side := w.NewGuard(), w.NewGuard()
+	first, second := make(target), make(target)
+	main.Arm(server, first)
+	side.Join(main)
+	side.Target(second)
+	if side.Disarm() {
+		t.Error("a client that stays counts as one that left")
+	}
+	client.Close()
+	wantClosed(t, first)
+	wantOpen(t, second)
+	main.Disarm()
+}
+
+func TestCut(t *testing.T) {
+	w := newWatcher(t)
+	_, server := pair(t)
+	main, side := w.NewGuard(), w.NewGuard()
+	first, second := make(target), make(target)
+	main.Arm(server, first)
+	side.Join(main)
+	side.Target(second)
+	side.Cut()
+	wantClosed(t, second)
+	wantOpen(t, first)
+	third := make(target)
+	side.Target(nil)
+	side.Target(third)
+	wantClosed(t, third) // as is what comes later
+	if side.Left() || side.Disarm() || main.Disarm() {
+		t.Error("a client that stays counts as one that left")
+	}
+	// It holds for one use of the guard.
+	fourth := make(target)
+	main.Arm(server, nil)
+	side.Join(main)
+	side.Target(fourth)
+	wantOpen(t, fourth)
+	side.Disarm()
+	main.Disarm()
 }
 
 func TestTargetTakenOut(t *testing.T) {
@@ -146,8 +217,8 @@ func TestTargetTakenOut(t *testing.T) {
 	client, server := pair(t)
 	g, first, second := w.NewGuard(), make(target), make(target)
 	g.Arm(server, first)
-	g.Target(0, nil)
-	g.Target(0, second)
+	g.Target(nil)
+	g.Target(second)
 	client.Close()
 	wantClosed(t, second)
 	wantOpen(t, first)
@@ -214,32 +285,6 @@ func TestDisarmKeepsTheTarget(t *testing.T) {
 	}
 }
 
-func TestTLS(t *testing.T) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWatcher(t)
-	rawClient, rawServer := pair(t)
-	server := tls.Server(rawServer, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
-	client := tls.Client(rawClient, &tls.Config{InsecureSkipVerify: true})
-	go client.Handshake()
-	if err := server.Handshake(); err != nil {
-		t.Fatal(err)
-	}
-	g, up := w.NewGuard(), make(target)
-	g.Arm(server, up)
-	wantOpen(t, up)
-	client.Close()
-	wantClosed(t, up)
-	g.Disarm()
-}
-
 func TestManyAtOnce(t *testing.T) {
 	w := newWatcher(t)
 	const n = 300
@@ -272,8 +317,8 @@ func TestStopFreesGuards(t *testing.T) {
 	g := w.NewGuard()
 	g.Arm(server, nil)
 	w.Stop()
-	g.Target(0, make(target))
-	g.Target(0, nil)
+	g.Target(make(target))
+	g.Target(nil)
 	if g.Disarm() {
 		t.Error("a stopped watcher reported that the client left")
 	}

@@ -1,4 +1,4 @@
-package routekey
+package rawjson
 
 import (
 	"encoding/binary"
@@ -10,7 +10,7 @@ import (
 // are found 64 bytes at a time, without branches: bit n of a mask stands for
 // byte n of the block.
 
-// blockSize is the number of bytes looked at together, and hashed together.
+// blockSize is the number of bytes looked at together.
 const blockSize = 64
 
 type block = [blockSize]byte

@@ -1,4 +1,4 @@
-package routekey
+package rawjson
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package routekey
+package rawjson
 
 import (
 	"bytes"
@@ -6,28 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxNameRaw is the number of bytes up to which a name with escapes is looked
-// at: the longest name of interest with each letter written as \uXXXX.
-const maxNameRaw = 6 * len("previous_response_id")
+// HasEscape reports whether the inside of a JSON string has an escape in it.
+func HasEscape(s []byte) bool { return bytes.IndexByte(s, '\\') >= 0 }
 
-func hasEscape(s []byte) bool { return bytes.IndexByte(s, '\\') >= 0 }
-
-// plainName is name with its escapes resolved, in buf if there are any. It is
-// nil for a name that is too long to be of interest.
-func plainName(buf, name []byte) []byte {
-	if !hasEscape(name) {
-		return name
-	}
-	if len(name) > maxNameRaw {
-		return nil
-	}
-	return unescape(buf, name)
-}
-
-// unescape appends the inside of a JSON string to dst with its escapes resolved.
+// Unescape appends the inside of a JSON string to dst with its escapes resolved.
 // Half of a surrogate pair becomes U+FFFD, and a character that can't be escaped
 // stands for itself.
-func unescape(dst, s []byte) []byte {
+func Unescape(dst, s []byte) []byte {
 	for {
 		n := bytes.IndexByte(s, '\\')
 		if n < 0 || n+1 == len(s) {

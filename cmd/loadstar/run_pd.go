@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+
+	"loadstar/actors"
+	"loadstar/proxy"
+	"loadstar/proxy/pd"
+)
+
+// fleetOf is the workers that were named, one entry for each role of each.
+func fleetOf(c config) []proxy.WorkerSpec {
+	var fleet []proxy.WorkerSpec
+	add := func(w proxy.WorkerSpec) {
+		w.Priority = proxy.DefaultPriority
+		fleet = append(fleet, w)
+	}
+	if !c.PD.Enabled {
+		for _, url := range c.Workers.URLs {
+			add(proxy.WorkerSpec{URL: url})
+		}
+		return fleet
+	}
+	for _, w := range c.PD.Prefill {
+		add(proxy.WorkerSpec{URL: w.URL, Roles: actors.RolesOf(actors.Prefill), Bootstrap: c.PD.bootstrapPort(w)})
+	}
+	for _, url := range c.PD.Decode {
+		add(proxy.WorkerSpec{URL: url, Roles: actors.RolesOf(actors.Decode)})
+	}
+	return fleet
+}
+
+// phaseOptions are the settings of two phases in the proxy's terms.
+func phaseOptions(c config) *proxy.PDOptions {
+	const block = 64 // bytes of prompt
+	connectors := map[kvConnector]pd.Connector{
+		connectorNIXL: pd.NIXL, connectorMooncake: pd.Mooncake,
+		connectorMoRI: pd.MoRIRead, // workers say which of the two modes it is
+	}
+	return &proxy.PDOptions{
+		Connector: connectors[c.PD.Connector], PrefillTimeout: c.Timeouts.Prefill,
+		ShortBlocks: (c.PD.ShortPromptBytes + block - 1) / block, Sequential: c.PD.Sequential,
+		Rescues: c.PD.Rescues, RescueTimeout: c.PD.RescueTimeout,
+		Expiry: c.PD.Discovery.Expiry, MaxRegistered: c.PD.Discovery.MaxWorkers,
+	}
+}
+
+// startPD has workers register, if they may.
+func startPD(p *proxy.Proxy, c config, log *slog.Logger) error {
+	if len(c.Workers.URLs) > 0 {
+		log.Warn("--worker-urls is ignored: requests are served in two phases, at the workers of --prefill and --decode", "urls", len(c.Workers.URLs))
+	}
+	if !c.PD.Discovery.Enabled() {
+		return nil
+	}
+	if err := p.Discover(c.PD.Discovery.Listen.Addr()); err != nil {
+		return fmt.Errorf("%w; choose another --vllm-discovery-address", err)
+	}
+	return nil
+}
+
+// policyText names the policies that choose workers.
+func policyText(c config) string {
+	prefill, decode := c.policyFor(actors.Prefill), c.policyFor(actors.Decode)
+	if prefill == decode {
+		return decode
+	}
+	return prefill + "+" + decode
+}

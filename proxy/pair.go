@@ -1,0 +1,400 @@
+package proxy
+
+import (
+	"errors"
+	"time"
+
+	"loadstar/actors"
+	"loadstar/proxy/httphead"
+	"loadstar/proxy/pd"
+)
+
+// PDOptions says how requests are split in two phases, prefill and decode, each
+// at a worker of its own.
+type PDOptions struct {
+	Connector      pd.Connector  // by which workers hand blocks over; those that register say it themselves
+	PrefillTimeout time.Duration // of a prefill request, answer included; 0 is without end
+	ShortBlocks    int           // a prompt of which the decode worker lacks fewer blocks isn't split; 0 splits all
+	Sequential     bool          // never send both requests at once, unless the connector needs it
+	Rescues        int           // requests at a time that free blocks nobody came for; 0 sends none
+	RescueTimeout  time.Duration // of each
+	Expiry         time.Duration // how long a worker that registered is kept without news of it; 0 is the default
+	MaxRegistered  int           // workers that may register; 0 is the default
+}
+
+// split is what an exchange knows of a request in two phases.
+type split struct {
+	kind   pd.Kind
+	asked  pd.Request
+	pair   pd.Pair
+	reply  pd.Reply // of the prefill worker
+	answer []byte   // that reply refers to
+	kv     []byte   // the decode worker's transfer parameters
+	body   []byte   // of the request that is sent
+	lines  []byte   // its headers
+
+	run    *prefillRun // a prefill that runs beside the decode request
+	known  bool        // reply is there
+	kept   bool        // kv serve for another decode worker
+	redone bool        // both requests were made again, since a decode worker had seen one
+	pinned bool        // the prefill worker holds blocks that nobody came for
+	site   *site       // of the prefill worker
+	began  time.Time   // of the decode request
+}
+
+// begin prepares s for a request.
+func (s *split) begin() {
+	const keptBytes = 64 << 10
+	keep := func(b []byte) []byte {
+		if cap(b) > keptBytes {
+			return nil
+		}
+		return b[:0]
+	}
+	*s = split{answer: keep(s.answer), kv: keep(s.kv), body: keep(s.body), lines: keep(s.lines)}
+}
+
+// plan decides how a request is served: whole, or in two phases.
+func (x *exchange) plan() (try func() (again bool, err error)) {
+	q := &x.query
+	if x.p.opts.PD == nil {
+		q.Role, q.Whole = actors.Regular, false
+		return x.tryWhole
+	}
+	// What generates nothing has no phases. Prompts are tokenized and embedded
+	// where prompts are processed; what is stored is where it was decoded.
+	q.Role, q.Whole = actors.Decode, true
+	s := &x.split
+	if x.ctx.IsPost() {
+		s.kind = pd.KindOf(x.path)
+	}
+	if s.kind == pd.Unsplit {
+		if _, known := workerPaths[string(x.path)]; known {
+			q.Role = actors.Prefill
+		}
+		x.stripKV() // engines generate on paths of other names too
+		return x.tryWhole
+	}
+	var ok bool
+	if s.asked, ok = pd.ReadRequest(x.body, s.kind); !ok {
+		// An engine may read what is not read here, and with it transfer parameters
+		// of the client's own.
+		return func() (bool, error) { return false, errNotObject }
+	}
+	if s.asked.Whole || len(x.scan.Body.PreviousResponse) > 0 {
+		// Several prompts would share one set of blocks, and what a stored response
+		// goes on from is at one worker.
+		x.stripKV()
+		return x.tryWhole
+	}
+	q.Short = x.p.opts.PD.ShortBlocks
+	return x.tryPair
+}
+
+// stripKV takes a client's own transfer parameters out of its request.
+func (x *exchange) stripKV() {
+	stripped, ok := pd.AppendDecode(x.split.body[:0], x.body, x.split.kind, nil)
+	if ok {
+		// The query refers to the body as it was.
+		x.body, x.split.body = stripped, nil
+	}
+}
+
+// tryPair runs the request in two phases; see tryWhole for what it returns.
+func (x *exchange) tryPair() (again bool, err error) {
+	s := &x.split
+	if s.kept {
+		return x.tryDecode()
+	}
+	prefill, decode, err := x.p.router.AcquirePair(&x.query)
+	if err != nil {
+		return false, err
+	}
+	if prefill.Handle == nil {
+		return x.decodeWhole(decode)
+	}
+	x.query.Short = 0 // from here on both workers are taken to have the prompt
+	granted := time.Now()
+	handed, reserved := false, true // the two leases
+	defer func() {
+		if !handed {
+			prefill.Release(actors.Aborted, x.p.now())
+		}
+		if reserved {
+			decode.Release(actors.Moved, x.p.now())
+		}
+	}()
+	x.pair(&prefill, &decode)
+	kv, early := s.pair.AppendEarlyKV(s.kv[:0])
+	s.kv, handed = kv, true
+	switch {
+	case early && (!x.p.opts.PD.Sequential || s.pair.Connector == pd.MoRIWrite):
+		x.startPrefill(&prefill)
+	case s.pair.Connector == pd.Mooncake && !early:
+		// The blocks could not be fetched.
+		x.p.metrics.pd.missing.Inc()
+		prefill.Release(actors.Moved, x.p.now())
+	default:
+		if again, err := x.prefillFirst(prefill); again || err != nil || !s.known {
+			return again, err
+		}
+	}
+	x.query.Now = x.p.now()
+	x.query.Movable = s.kept
+	begun, err := decode.Begin(&x.query)
+	if err != nil {
+		s.stopPrefill()
+		return false, err
+	}
+	reserved = false
+	if begun.Worker == decode.Worker {
+		begun.Decision = decode.Decision
+	} else {
+		s.pair.Decode, _ = begun.Handle.(*backend).peer(begun.Rank)
+	}
+	if s.run == nil && !s.known {
+		return x.decodeWhole(begun)
+	}
+	x.p.metrics.pd.pending.Update(time.Since(granted).Seconds())
+	return x.decodeAt(begun)
+}
+
+// decodeWhole has a decode worker do all of the request, without a prefill.
+func (x *exchange) decodeWhole(lease actors.Lease) (again bool, err error) {
+	x.split.pair = pd.Pair{}
+	x.record.prefill = ""
+	x.stripKV()
+	return x.runWhole(lease)
+}
+
+// pair makes a new pair of two leases.
+func (x *exchange) pair(prefill, decode *actors.Lease) {
+	s, p, d := &x.split, prefill.Handle.(*backend), decode.Handle.(*backend)
+	s.site, s.known, s.pinned, x.off = p.site, false, false, nil
+	s.pair = pd.Pair{Connector: p.site.connector, ID: pd.NewID()}
+	s.pair.Prefill, s.pair.Push = p.peer(prefill.Rank)
+	s.pair.Decode, _ = d.peer(decode.Rank)
+	x.record.prefill = prefill.URL
+	x.p.metrics.decided(&prefill.Decision)
+	x.p.logDecision(x, prefill)
+}
+
+// prefillFirst runs the prefill and reads what it has for the decode worker. It
+// ends the lease.
+func (x *exchange) prefillFirst(lease actors.Lease) (again bool, err error) {
+	s, pool := &x.split, poolOf(&lease)
+	cause, reuse := actors.Aborted, false
+	defer func() {
+		x.link.part(pool, reuse)
+		lease.Release(cause, x.p.now())
+	}()
+	s.body = x.composePrefill(&x.leg, &lease, s.body[:0])
+	s.answer, s.reply, reuse, err = x.prefill(pool, lease.Worker, s.answer[:0])
+	cause = causeOfPrefill(err)
+	if err != nil {
+		return x.prefillFailed(&lease, err)
+	}
+	s.known = true
+	x.learn(&lease)
+	kv, ok := s.pair.AppendDecodeKV(s.kv[:0], &s.reply)
+	s.kv = kv
+	if !ok {
+		x.p.metrics.pd.missing.Inc()
+		x.p.log.Debug("the prefill worker's answer has no transfer parameters: its engine ended early, or hands over nothing",
+			"id", string(x.id), "worker", lease.URL)
+	}
+	s.pinned = len(kv) > 0
+	s.kept = s.pinned && s.pair.Connector == pd.NIXL && s.pair.MayMove(&s.reply, &s.pair.Decode)
+	return false, nil
+}
+
+// learn takes note of what a prefill worker's reply says of it.
+func (x *exchange) learn(lease *actors.Lease) {
+	if s := &x.split; s.pair.Connector == pd.NIXL {
+		id, ok := s.reply.Identity()
+		s.site.learnPush(s.pair.Prefill.Rank, id, ok)
+	}
+	if x.p.router.NeedsFirstByte(actors.Prefill) {
+		lease.FirstByte()
+	}
+}
+
+// composePrefill builds the request for the prefill worker in g, the body in buf.
+// It gets the client's headers but for those about the body, which is another,
+// and those that ask for a compressed answer, which is read here.
+func (x *exchange) composePrefill(g *leg, lease *actors.Lease, buf []byte) (body []byte) {
+	s := &x.split
+	body, _ = pd.AppendPrefill(buf, x.body, s.kind, s.pair.AppendPrefillKV(nil))
+	h := s.lines[:0]
+	for l := httphead.LinesOf(x.headers[:x.ownID]); l.Next(); {
+		if !isContentHeader(l.Name) {
+			h = httphead.AppendLine(h, l.Name, l.Value)
+		}
+	}
+	h = append(h, "Content-Type: application/json\r\n"...)
+	s.lines = x.appendPairID(h)
+	g.compose(&x.ctx.Request, poolOf(lease), x.target, s.lines, lease.Rank, body, true)
+	return body
+}
+
+func isContentHeader(name []byte) bool {
+	const content = "content-"
+	return len(name) >= len(content) && httphead.Is(name[:len(content)], content) || httphead.Is(name, "accept-encoding")
+}
+
+// composeDecode builds the request for the decode worker.
+func (x *exchange) composeDecode(lease *actors.Lease) {
+	s := &x.split
+	s.body, _ = pd.AppendDecode(s.body[:0], x.body, s.kind, s.kv)
+	s.lines = append(s.lines[:0], x.headers[:x.ownID]...)
+	s.lines = x.appendPairID(s.lines)
+	x.compose(&x.ctx.Request, poolOf(lease), x.target, s.lines, lease.Rank, s.body, true)
+	x.patience = x.p.opts.Timeouts.FirstByte
+}
+
+// appendPairID appends the header by which the engines find each other.
+func (x *exchange) appendPairID(h []byte) []byte {
+	h = append(h, "X-Request-Id: "...)
+	h = x.split.pair.AppendRequestID(h)
+	return append(h, "\r\n"...)
+}
+
+// tryDecode has another decode worker fetch what was prefilled before.
+func (x *exchange) tryDecode() (again bool, err error) {
+	x.query.Role, x.query.Whole = actors.Decode, false
+	lease, err := x.p.router.Acquire(&x.query)
+	if err != nil {
+		return false, err
+	}
+	x.split.pair.Decode, _ = lease.Handle.(*backend).peer(lease.Rank)
+	return x.decodeAt(lease)
+}
+
+// decodeAt runs the second phase at the worker of a lease, which it ends or hands
+// to the stream of the answer.
+func (x *exchange) decodeAt(lease actors.Lease) (again bool, err error) {
+	p, s, pool := x.p, &x.split, poolOf(&lease)
+	cause, reuse := actors.Aborted, false
+	defer func() {
+		if x.moved {
+			return // to the stream, with the lease, the link and the prefill that runs
+		}
+		s.stopPrefill()
+		x.link.settle(pool, reuse)
+		x.record.cause = cause
+		lease.Release(cause, p.now())
+	}()
+	x.granted(&lease)
+	x.composeDecode(&lease)
+	if x.sent = false; x.link.guard.Left() {
+		// A request that is sent now would be called off before it is taken up.
+		cause = actors.ClientGone
+		return x.decodeFailed(&lease, &failure{cause: cause, err: errClientGone})
+	}
+	s.began = time.Now()
+	size, err := x.converse(pool, lease.Worker)
+	if err == nil {
+		x.record.firstByte()
+		p.metrics.pd.decode.Update(time.Since(s.began).Seconds())
+		cause = actors.CauseOf(x.answer.Status)
+		x.takeHead(size)
+		if x.answer.Status >= 400 {
+			again, err = x.decodeRefused(&lease, &reuse)
+			var f *failure
+			if errors.As(err, &f) {
+				f.phase, cause = actors.Decode.String(), f.cause
+			}
+			return again, err
+		}
+		s.pinned = false
+		reuse, err = x.relay(pool, &lease)
+	}
+	if err == nil {
+		return false, nil
+	}
+	if failed := s.prefillFailure(); failed != nil {
+		// It took the decode request down with it. Once the answer's head has come
+		// a worker has done much of the work.
+		run := s.run
+		s.stopPrefill()
+		if cause = actors.Aborted; s.redone {
+			x.record.attempts = x.p.opts.Retry.MaxAttempts
+		}
+		s.redone = true
+		return x.prefillFailed(&run.lease, failed)
+	}
+	var f *failure
+	if !errors.As(err, &f) {
+		return false, err
+	}
+	cause = f.cause
+	return x.decodeFailed(&lease, f)
+}
+
+// decodeFailed reports whether a request whose decode worker gave no answer may
+// be tried again.
+func (x *exchange) decodeFailed(lease *actors.Lease, f *failure) (again bool, err error) {
+	s := &x.split
+	f.phase = actors.Decode.String()
+	s.stopPrefill()
+	x.exclusion(lease) // also from a rescue
+	if f.cause == actors.ClientGone || f.cause == actors.RouterExhausted {
+		s.pinned = s.pinned && !x.sent
+		return false, f
+	}
+	if f.cause != actors.ConnectFailed {
+		x.p.doubt(s.site)               // what it told may be what is wrong
+		s.pinned, s.kept = false, false // the decode worker may have fetched them
+		if f.cause == actors.UpstreamTimeout || s.redone {
+			return false, f
+		}
+		s.redone = true
+	}
+	if !x.attemptsLeft() || x.p.stopping() {
+		return false, f
+	}
+	x.abandon()
+	return true, f
+}
+
+// abandon notes that both requests are made again, unless what was prefilled
+// serves for another decode worker.
+func (x *exchange) abandon() {
+	if s := &x.split; s.pinned && !s.kept {
+		s.pinned = false
+		x.p.metrics.pd.stranded.Inc()
+	}
+}
+
+// decodeRefused answers with a decode worker's error, or has the request tried
+// again.
+func (x *exchange) decodeRefused(lease *actors.Lease, reuse *bool) (again bool, err error) {
+	s, status := &x.split, x.answer.Status
+	s.stopPrefill()
+	x.exclusion(lease) // also from a rescue
+	busy := status == 429 || status == 503
+	if status < 500 && !busy {
+		*reuse, err = x.relay(poolOf(lease), lease)
+		return false, err
+	}
+	if !busy {
+		x.p.doubt(s.site)
+		s.pinned, s.kept = false, false
+	}
+	again = (busy || !s.redone) && (lease.Decision.Candidates > 1 || !x.answer.HasRetryAfter) && x.attemptsLeft() && !x.p.stopping()
+	switch {
+	case status >= 500:
+		var e *problem
+		e, *reuse = x.workerProblem(actors.Decode)
+		x.kept = again
+		x.refuse(e)
+	case !again || !x.keep(reuse):
+		*reuse, err = x.relay(poolOf(lease), lease)
+		return false, err
+	}
+	if again {
+		s.redone = s.redone || !busy
+		x.abandon()
+	}
+	return again, nil
+}

@@ -1,0 +1,109 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+
+	"loadstar/actors"
+	"loadstar/proxy/pd"
+)
+
+// rewriter puts a decode worker's answer right as it passes; see package pd.
+type rewriter struct {
+	events *pd.Events // of a stream of events
+	answer *pd.Answer // or else of one JSON object
+	run    *prefillRun
+}
+
+// rewrite returns what the client gets of a piece, valid until the next call.
+func (w *rewriter) rewrite(piece []byte) []byte {
+	if w.answer != nil {
+		return w.answer.Rewrite(piece)
+	}
+	return w.events.Rewrite(piece)
+}
+
+// waiting reports whether what comes next has to wait for a prefill that still
+// runs.
+func (w *rewriter) waiting() bool { return w.events != nil && w.events.Waiting() }
+
+// rest waits for that prefill, and returns what was held back, valid until the
+// next call. The error is why the prefill has failed.
+func (w *rewriter) rest() ([]byte, error) {
+	if err := w.run.wait(); err != nil {
+		return nil, err
+	}
+	w.events.Know(&w.run.reply)
+	return w.events.Rewrite(nil), nil
+}
+
+// whole returns what the client gets of an answer in one piece.
+func (w *rewriter) whole(answer []byte) ([]byte, error) {
+	out := append([]byte(nil), w.rewrite(answer)...)
+	if w.waiting() {
+		rest, err := w.rest()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, rest...)
+	}
+	return append(out, w.close()...), nil
+}
+
+// close returns what is held back when the answer has ended.
+func (w *rewriter) close() []byte {
+	if w.answer != nil {
+		return w.answer.Close()
+	}
+	return w.events.Close()
+}
+
+// rewriter returns what the decode worker's answer passes through, or nil if it
+// passes as it is. Unless the answer is a stream it waits for the prefill, whose
+// failure is the error.
+func (x *exchange) rewriter() (*rewriter, error) {
+	s := &x.split
+	if s.pair.ID == (pd.ID{}) || x.answer.Status >= 300 || x.encoded {
+		return nil, nil
+	}
+	if x.sse {
+		if s.run != nil {
+			return &rewriter{events: pd.NewEvents(s.kind, nil), run: s.run}, nil
+		}
+		return &rewriter{events: pd.NewEvents(s.kind, &s.reply)}, nil
+	}
+	if s.run != nil {
+		if err := s.run.wait(); err != nil {
+			return nil, err
+		}
+		s.reply = s.run.reply
+		s.run.end()
+		s.run = nil
+	}
+	return &rewriter{answer: pd.NewAnswer(s.kind, &s.reply)}, nil
+}
+
+// relayMerged gathers the decode worker's answer, and answers with what the
+// prefill worker knows of the prompt added to it.
+func (x *exchange) relayMerged(lease *actors.Lease) (reuse bool, err error) {
+	var body []byte
+	for !x.coming.ended {
+		piece, err := x.coming.next(&x.link, x.p.opts.Timeouts.Idle)
+		if len(body)+len(piece) > x.p.opts.Limits.BodyBytes {
+			return false, &failure{cause: actors.UpstreamInvalid, err: errors.New("the decode worker's answer is longer than --max-payload-size")}
+		}
+		body = append(body, piece...)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return false, &failure{cause: causeOf(err, true), err: err}
+		}
+	}
+	x.coming.free(&x.link)
+	s := &x.split
+	merged := s.reply.AppendMerged(nil, body, s.asked)
+	body = pd.AppendAnswer(body[:0], merged, s.kind, &s.reply)
+	x.pinAnswer(lease, body)
+	x.setWorkerHead()
+	x.ctx.Response.SetBodyRaw(body)
+	x.record.bytes += int64(len(body))
+	return x.answer.KeepAlive, nil
+}
