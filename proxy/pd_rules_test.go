@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -363,12 +364,15 @@ func TestPairClientLeftBetweenThePhases(t *testing.T) {
 		c := f.post(chat(theCase, stream))
 		f.waitSeen(1, 0)
 		before := f.metric(seen)
-		f.logs.mu.Lock() // what is logged waits, and who logs: the decode worker's choice is logged
+		time.Sleep(10 * armAfter) // from a moment on the client is watched
+		f.logs.mu.Lock()          // what is logged waits, and who logs: the decode worker's choice is logged
+		unlock := sync.OnceFunc(f.logs.mu.Unlock)
+		defer unlock()
 		release(f.prefill...)
 		f.until("the choice of the decode worker", func() bool { return f.sum().decoding == 2 })
 		c.CloseFIN()
 		f.until("the client's leaving to be noticed", func() bool { return f.metric(seen) == before+1 })
-		f.logs.mu.Unlock()
+		unlock()
 		f.waitSeen(1, 1)
 		f.wantRescue(f.decodes()[0])
 		f.finish()
