@@ -67,6 +67,10 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 		closeNow()
 		return err
 	}
+	// Before anybody is told that it runs: a signal would end it without a word.
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
 	served := make(chan error, 2)
 	go func() { served <- p.Serve(ln, certs) }()
 	go func() { served <- p.ServeMetrics(metricsLn) }()
@@ -86,9 +90,6 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 		}()
 	}
 
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
 	select {
 	case s := <-signals:
 		log.Info("shutting down", "signal", s.String(), "delay", c.Shutdown.Delay, "grace", c.Shutdown.Grace)
