@@ -12,7 +12,7 @@ type choice struct {
 // grants a lease there.
 func (s *state) acquire(r *Request) {
 	r.grant = grant{}
-	if r.grant.err = s.refusal(r.Role); r.grant.err != nil {
+	if r.grant.err = s.refusal(r, r.Role); r.grant.err != nil {
 		return
 	}
 	c, ok := s.choose(r, r.Role)
@@ -20,6 +20,7 @@ func (s *state) acquire(r *Request) {
 		r.grant.err = noWorker[r.Role]
 		return
 	}
+	s.charge(r)
 	phase := phaseOf[r.Role]
 	if r.Whole {
 		phase = Plain
@@ -33,7 +34,7 @@ func (s *state) acquire(r *Request) {
 // lease, for the whole request.
 func (s *state) acquirePair(r *Request) {
 	r.grant, r.second = grant{}, grant{}
-	if r.grant.err = s.refusal(Decode); r.grant.err != nil {
+	if r.grant.err = s.refusal(r, Decode); r.grant.err != nil {
 		return
 	}
 	d, ok := s.choose(r, Decode)
@@ -42,6 +43,7 @@ func (s *state) acquirePair(r *Request) {
 		return
 	}
 	if d.missing() < r.Short {
+		s.charge(r)
 		r.second = s.lend(d, Plain, d.missing(), r.Now)
 		return
 	}
@@ -50,6 +52,7 @@ func (s *state) acquirePair(r *Request) {
 		r.grant.err = ErrNoPrefill
 		return
 	}
+	s.charge(r)
 	r.grant = s.lend(p, Prefilling, p.missing(), r.Now)
 	r.second = s.lend(d, Reserved, 0, r.Now)
 }
@@ -80,13 +83,16 @@ func (s *state) begin(t ticket, r *Request) {
 		r.grant = s.view(sl.worker, t, c.decision)
 		return
 	}
-	s.giveBack(t, Moved, r.Now)
+	// In this order: between the two a drain would be over.
 	r.grant = s.lend(c, Decoding, 0, r.Now)
+	s.giveBack(t, Moved, r.Now)
 }
 
 // fit reports whether the worker of a reserved lease is still one to decode at.
 func (s *state) fit(sl *slot, r *Request) bool {
+	r.own = int(sl.worker) + 1
 	candidates := s.candidates(r, Decode)
+	r.own = 0
 	defer unmark(r, candidates)
 	i, ok := placeOf(candidates, uint32(sl.worker))
 	if !ok || s.workers[sl.worker].epoch != sl.epoch {
@@ -102,20 +108,34 @@ func (s *state) fit(sl *slot, r *Request) bool {
 }
 
 // refusal says why no lease is granted whoever is there.
-func (s *state) refusal(role Role) error {
+func (s *state) refusal(r *Request, role Role) error {
 	switch {
 	case len(s.draining) > 0:
 		return ErrStopped
 	case role >= numRoles:
 		return ErrNoWorker
+	case r.Retry && !s.budget.allows(r.Now):
+		return ErrRetryBudget
 	default:
 		return nil
+	}
+}
+
+// charge notes in the retry budget that r is granted what it asks for.
+func (s *state) charge(r *Request) {
+	if r.Retry {
+		s.budget.spend()
+	} else {
+		s.budget.first(r.Now)
 	}
 }
 
 // choose has the policy for a role choose among the workers that may serve a
 // request. It reports false if there are none.
 func (s *state) choose(r *Request, role Role) (c choice, ok bool) {
+	if r.Now >= s.lookAt {
+		s.look(r.Now)
+	}
 	candidates := s.candidates(r, role)
 	if len(candidates) == 0 {
 		return choice{}, false

@@ -2,7 +2,10 @@
 
 package actors
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // Nor does a prefill and decode pair.
 func TestPairAllocatesNothing(t *testing.T) {
@@ -29,6 +32,53 @@ func TestPairAllocatesNothing(t *testing.T) {
 	}
 	if got := testing.AllocsPerRun(2000, pair); got != 0 {
 		t.Errorf("%v allocations for a pair, want 0", got)
+	}
+}
+
+// Nor does what contains damage, all of it switched on: a retry, its judgement, signs
+// of life, and a fleet in which one worker is wedged and one in slow start.
+func TestContainmentAllocatesNothing(t *testing.T) {
+	o := contained("power_of_two")
+	o.WedgedAfter = time.Second
+	o.Breaker.Timeout = time.Hour
+	o.Retries = RetryOptions{Ratio: 1, Floor: 1000}
+	o.SlowStart = time.Hour
+	r := start(t, o)
+	for i := range 8 {
+		join(t, r, spec(base(i)))
+	}
+	flap(t, r, o, base(1))
+	hold(t, r, 2, 1)
+	q, retry := new(Request), &Request{Retry: true}
+	pair := func() {
+		q.Now += int64(100 * time.Millisecond)
+		retry.Now = q.Now
+		l, err := r.Acquire(q)
+		if err != nil {
+			t.Fatalf("Acquire: %v", err)
+		}
+		l.ReleaseUnjudged(ServerError, q.Now)
+		again, err := r.Acquire(retry)
+		if err != nil {
+			t.Fatalf("Acquire of the retry: %v", err)
+		}
+		again.FirstByte()
+		again.Progress(q.Now)
+		again.Release(Completed, q.Now)
+		l.Judge(Completed, q.Now)
+		l.Judge(Completed, q.Now)
+	}
+	for range 2000 {
+		pair()
+	}
+	if v := view(t, r, base(2)); !v.Wedged {
+		t.Errorf("%s isn't wedged, want it for this test", base(2))
+	}
+	if v := view(t, r, base(1)); !v.Slow {
+		t.Errorf("%s isn't in slow start, want it for this test", base(1))
+	}
+	if got := testing.AllocsPerRun(2000, pair); got != 0 {
+		t.Errorf("%v allocations for a request and its retry, want 0", got)
 	}
 }
 

@@ -62,7 +62,14 @@ func TestBreaker(t *testing.T) {
 	}{
 		{"closed permits", usual, []step{asks(0, closed, true)}},
 		{"opens at the threshold", usual, []step{fails(0, closed), fails(1*s, closed), asks(1*s, closed, true), moves(fails(2*s, open)), asks(2*s, open, false)}},
-		{"a success starts the count anew", usual, []step{fails(0, closed), fails(0, closed), works(0, closed), fails(0, closed), fails(0, closed), moves(fails(0, open))}},
+		{"a success starts the count anew", usual, []step{fails(0, closed), fails(0, closed), works(0, closed), works(0, closed), works(0, closed), works(0, closed), works(0, closed), fails(0, closed), fails(0, closed), moves(fails(0, open))}},
+		{"opens when half of the outcomes are failures", usual, []step{works(0, closed), fails(0, closed), works(0, closed), fails(0, closed), works(0, closed), moves(fails(0, open))}},
+		{"neutral outcomes hide no failures", usual, []step{fails(0, closed), neither(0, closed), works(0, closed), neither(0, closed), fails(0, closed), works(0, closed), neither(0, closed), moves(fails(0, open))}},
+		{"fewer than half are borne", usual, []step{works(0, closed), works(0, closed), fails(0, closed), works(0, closed), fails(0, closed), works(0, closed), fails(0, closed), works(0, closed), works(0, closed), fails(0, closed)}},
+		{"half, but fewer than the threshold, are borne", usual, []step{fails(0, closed), works(0, closed), fails(0, closed), works(0, closed), works(0, closed)}},
+		{"outcomes older than the window are in no share", usual, []step{fails(0, closed), works(0, closed), fails(0, closed), works(0, closed), fails(11*s, closed), works(11*s, closed), fails(11*s, closed), works(11*s, closed), moves(fails(11*s, open))}},
+		{"old successes hide no failures", usual, []step{works(0, closed), works(0, closed), works(0, closed), works(0, closed), works(0, closed), works(0, closed), fails(11*s, closed), works(11*s, closed), fails(11*s, closed), works(11*s, closed), moves(fails(11*s, open))}},
+		{"no window forgets no share", with(func(o *BreakerOptions) { o.Window = 0 }), []step{fails(0, closed), works(0, closed), fails(3600*s, closed), works(7200*s, closed), moves(fails(9999*s, open))}},
 		{"neutral counts as nothing", usual, []step{fails(0, closed), neither(0, closed), fails(0, closed), neither(0, closed), moves(fails(0, open))}},
 		{"failures older than the window are forgotten", usual, []step{fails(0, closed), fails(1*s, closed), fails(11*s, closed), fails(12*s, closed), moves(fails(13*s, open))}},
 		{"the window's edge still counts", usual, []step{fails(0, closed), fails(5*s, closed), moves(fails(10*s, open))}},
@@ -245,7 +252,7 @@ func TestOpenBreakerKeepsWorkerOut(t *testing.T) {
 	if v := view(t, r, base(0)); v.Usable() {
 		t.Error("a worker with an open breaker is usable, want not")
 	}
-	want := Event{Kind: BreakerMoved, URL: base(0), Detail: "open", Load: 1}
+	want := Event{Kind: BreakerMoved, URL: base(0), Detail: "open", Load: 1, InRow: 5, Failures: 5}
 	if events := drainEvents(r); !slices.Contains(events, want) {
 		t.Errorf("events = %v, want %v among them", events, want)
 	}
@@ -326,5 +333,41 @@ func TestDisabledBreaker(t *testing.T) {
 	v := view(t, r, base(0))
 	if v.Breaker != BreakerClosed || v.CBBad != 50 || v.CBGood != 0 {
 		t.Errorf("breaker = %v after %d failures and %d successes, want closed after 50 and 0", v.Breaker, v.CBBad, v.CBGood)
+	}
+}
+
+// The events of a breaker say what moved it.
+func TestBreakerEventsCount(t *testing.T) {
+	o := options("round_robin")
+	r := start(t, o)
+	join(t, r, spec(base(0)))
+	end := func(c Cause, now int64) {
+		t.Helper()
+		l := acquire(t, r, Request{Now: now})
+		l.Release(c, now)
+	}
+	for range 4 {
+		end(Completed, 0)
+		end(UpstreamReset, 0)
+		end(ClientError, 0)
+	}
+	drainEvents(r)
+	end(ServerError, 0)
+	now := int64(o.Breaker.Timeout)
+	end(Completed, now)
+	end(ServerError, now)
+	now *= 2
+	end(Completed, now)
+	end(Completed, now)
+	move := func(to BreakerState) Event { return Event{Kind: BreakerMoved, URL: base(0), Detail: to.String()} }
+	opened, failed, closed := move(BreakerOpen), move(BreakerOpen), move(BreakerClosed)
+	opened.InRow, opened.Failures, opened.Successes = 2, 5, 4
+	failed.InRow, failed.Failures, failed.Successes = 1, 1, 1
+	closed.Successes = 2
+	half := move(BreakerHalfOpen)
+	want := []Event{opened, half, failed, half, closed}
+	view(t, r, base(0)) // all of it has happened
+	if got := drainEvents(r); !slices.Equal(got, want) {
+		t.Errorf("events = %v, want %v", got, want)
 	}
 }

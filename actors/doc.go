@@ -21,6 +21,22 @@
 //   - An inbox is first in, first out, so a goroutine sees its own earlier
 //     messages take effect before its later ones.
 //
+// # What contains damage
+//
+// All of it says who may be chosen, and none of it touches a counter of load.
+//
+//   - A breaker keeps a worker out that fails; see BreakerOptions. What a failure
+//     teaches can wait: Lease.ReleaseUnjudged ends the lease, Lease.Judge charges
+//     the worker later, or nobody if the request itself was to blame.
+//   - A wedged worker, which holds requests and gives no sign of life while
+//     others of its role do, is kept out until it gives one. Health checks are no
+//     sign.
+//   - Breakers and silence together keep out at most BreakerOptions.MaxOpenShare
+//     of a role's healthy members, and never the last one. Only the breaker of a
+//     role's one and only worker has no such floor.
+//   - A worker that comes back takes few requests for Options.SlowStart.
+//   - Requests that are Retry are granted within a budget; see RetryOptions.
+//
 // # Actors
 //
 // Registry owns workers, loads, health, breakers and the policies' state. Tree

@@ -12,6 +12,9 @@ const (
 	WorkerHealthy
 	WorkerUnhealthy
 	BreakerMoved
+	BreakerSpared // too many others are out: a breaker stays closed, or closes
+	WorkerWedged  // it holds requests and gives no sign of life while others do
+	WorkerStirred // a wedged worker gave one
 	ReturnRefused // a lease was returned twice: a bug
 )
 
@@ -22,6 +25,12 @@ type Event struct {
 	URL    string
 	Detail string // the reason of a health change, the new state of a breaker, what was refused
 	Load   int    // live leases of the worker at that moment
+
+	// What moved a breaker, or would have: outcomes within its window, or of the
+	// trials if it was half open.
+	InRow     int // failures since the last success
+	Failures  int
+	Successes int
 }
 
 // eventsSize is how many events may wait to be logged. A flood of them means a

@@ -60,6 +60,7 @@ func (s *state) enlist(spec Spec) WorkerID {
 	s.epochs++ // never that of another worker that had this number
 	w.epoch = s.epochs
 	w.health, w.breaker = health{reason: "not checked yet"}, breaker{}
+	w.ramp, w.life = ramp{}, life{}
 	s.byURL[spec.URL] = id
 	s.byBase[spec.Base] = append(s.byBase[spec.Base], id)
 	if spec.Model != AnyModel {
@@ -82,6 +83,7 @@ func (s *state) setRoles(url string, roles Roles) error {
 	w.place = nowhere()
 	s.disturb(w)
 	s.membershipChanged()
+	s.keepFloor()
 	return nil
 }
 
@@ -104,6 +106,7 @@ func (s *state) remove(url string) ([]Removed, error) {
 		s.discharge(id)
 	}
 	s.membershipChanged()
+	s.keepFloor()
 	return removed, nil
 }
 
@@ -165,21 +168,30 @@ func (s *state) membershipChanged() {
 // reportHealth takes the result of a check of everything at base, and reports
 // whether that is healthy now.
 func (s *state) reportHealth(base, reason string) bool {
-	healthy := false
+	healthy, changed := false, false
 	for _, id := range s.byBase[base] {
 		w := &s.workers[id]
+		again := w.health.proven
 		if !w.health.checked && reason != "" {
 			s.emit(Event{Kind: WorkerUnready, URL: w.spec.URL, Detail: reason, Load: w.load()})
 		}
 		if w.health.report(&s.opts.Health, reason) {
+			changed = true
 			k := WorkerHealthy
-			if !w.health.healthy {
+			switch {
+			case !w.health.healthy:
 				k = WorkerUnhealthy
+				w.life = life{} // what comes back is another process, or as good as one
+			case again:
+				s.slowDown(w)
 			}
 			s.disturb(w)
 			s.emit(Event{Kind: k, URL: w.spec.URL, Detail: reason, Load: w.load()})
 		}
 		healthy = healthy || w.health.healthy
+	}
+	if changed {
+		s.keepFloor()
 	}
 	return healthy
 }

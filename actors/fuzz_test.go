@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 )
 
 // books is what the registry must think, kept in the plainest way: each lease
@@ -13,7 +14,9 @@ import (
 type books struct {
 	leases  []*bookedLease
 	workers map[string]*bookedWorker
+	budget  bookedBudget
 	refused uint64
+	denied  uint64 // retries beyond the budget
 	drained bool
 	idle    chan struct{} // what the first drain closes
 }
@@ -24,6 +27,8 @@ type bookedLease struct {
 	phase   Phase
 	pending int
 	live    bool
+	member  *bookedWorker // its worker in the membership of that time
+	open    bool          // released, and yet to be judged
 }
 
 type bookedWorker struct {
@@ -32,6 +37,10 @@ type bookedWorker struct {
 	healthy bool
 	proven  bool
 	streak  int // checks in a row that contradict healthy
+
+	good, bad uint64 // what its breaker has learnt
+	signAt    int64  // its last sign of life, or when it held nothing for the last time
+	stirred   bool   // a sign came in this step
 }
 
 // bookedFleet is who may be a member: four of one rank, in all roles, and one
@@ -100,6 +109,9 @@ func (b *books) compare(t *testing.T, r *Registry, after string) {
 	if s.Live != total || s.Granted-s.Returned != uint64(total) || s.Granted != uint64(len(b.leases)) {
 		t.Fatalf("after %s: live = %d, granted = %d, returned = %d, want %d live of %d granted", after, s.Live, s.Granted, s.Returned, total, len(b.leases))
 	}
+	if s.RetryRefused != b.denied {
+		t.Fatalf("after %s: %d retries refused, want %d", after, s.RetryRefused, b.denied)
+	}
 	if s.Refused != b.refused {
 		t.Fatalf("after %s: refused = %d, want %d", after, s.Refused, b.refused)
 	}
@@ -129,6 +141,9 @@ func (b *books) compare(t *testing.T, r *Registry, after string) {
 		}
 		if want := b.pending(v.URL); v.Pending != want {
 			t.Fatalf("after %s: pending of %s = %d, want %d", after, v.URL, v.Pending, want)
+		}
+		if w.member && (v.CBGood != w.good || v.CBBad != w.bad) {
+			t.Fatalf("after %s: the breaker of %s has learnt of %d successes and %d failures, want %d and %d", after, v.URL, v.CBGood, v.CBBad, w.good, w.bad)
 		}
 		if v.Member != w.member || w.member && (v.Healthy != w.healthy || v.Proven != w.proven) {
 			t.Fatalf("after %s: %s member = %v, healthy = %v, proven = %v, want %v, %v, %v", after, v.URL, v.Member, v.Healthy, v.Proven, w.member, w.healthy, w.proven)
@@ -160,7 +175,7 @@ func (b *books) compare(t *testing.T, r *Registry, after string) {
 func FuzzBooks(f *testing.F) {
 	draws := rand.New(rand.NewPCG(3, 7))
 	for _, n := range []int{8, 40, 200, 800} {
-		for seed := range byte(6) {
+		for _, seed := range []byte{0, 1, 2, 3, 4, 5, 32, 64 + 2, 64 + 32, 64 + 32 + 1, 128 + 64 + 32 + 2} {
 			in := make([]byte, n)
 			for i := range in {
 				in[i] = byte(draws.Uint32())
@@ -186,9 +201,13 @@ func keepBooks(t *testing.T, in []byte) {
 	o.Health.FailureThreshold = 2
 	o.Breaker.Disabled = in[0]&64 == 0
 	o.Breaker.FailureThreshold = 2
+	o.Retries = RetryOptions{Ratio: 0.5}
+	if in[0]&32 > 0 {
+		o.SlowStart, o.WedgedAfter = 10*time.Second, 8*time.Second
+	}
 	r := start(t, o)
 	specs := bookedFleet()
-	b := &books{workers: map[string]*bookedWorker{}, idle: make(chan struct{})}
+	b := &books{workers: map[string]*bookedWorker{}, idle: make(chan struct{}), budget: bookedBudget{o: o.Retries}}
 	for _, s := range specs {
 		b.workers[s.URL] = &bookedWorker{spec: s, member: true, healthy: true, proven: true}
 	}
@@ -199,11 +218,12 @@ func keepBooks(t *testing.T, in []byte) {
 		now += second
 		did := b.step(t, r, o, specs, in[0], int(in[1]), now)
 		b.compare(t, r, did)
+		b.compareOut(t, r, o, now, did)
 	}
 	for _, l := range b.leases {
 		if l.live {
 			l.lease.Release(Completed, now)
-			l.live = false
+			b.end(l, Completed, false)
 		}
 	}
 	b.compare(t, r, "the end of all leases")
@@ -216,9 +236,11 @@ func keepBooks(t *testing.T, in []byte) {
 func (b *books) step(t *testing.T, r *Registry, o Options, specs []Spec, op byte, arg int, now int64) string {
 	t.Helper()
 	pick := func() *bookedLease { return b.leases[arg%len(b.leases)] }
-	switch op % 14 {
+	switch op % 18 {
 	case 0, 1:
-		return b.acquire(t, r, o, arg, now)
+		return b.acquire(t, r, o, arg, now, false)
+	case 14:
+		return b.acquire(t, r, o, arg, now, true)
 	case 2: // reserve, which only a pair of prefill and decode does
 		url := specs[arg%len(specs)].URL
 		var tk ticket
@@ -228,7 +250,7 @@ func (b *books) step(t *testing.T, r *Registry, o Options, specs []Spec, op byte
 			}
 		})
 		if tk != (ticket{}) {
-			b.leases = append(b.leases, &bookedLease{Lease{URL: url, ticket: tk, registry: r}, url, Reserved, arg % 7, true})
+			b.book(Lease{URL: url, ticket: tk, registry: r}, Reserved, arg%7)
 		}
 		return "reserve at " + url
 	case 3: // advance
@@ -252,13 +274,43 @@ func (b *books) step(t *testing.T, r *Registry, o Options, specs []Spec, op byte
 		}
 		l := pick()
 		for range 1 + arg%4/3 {
-			l.lease.Release(Cause(arg)%numCauses, now)
-			if !l.live {
-				b.refused++
-			}
-			l.live = false
+			c := Cause(arg) % numCauses
+			l.lease.Release(c, now)
+			b.end(l, c, false)
 		}
 		return "release"
+	case 15: // release for a later judgement, now and then twice
+		if len(b.leases) == 0 {
+			return "nothing"
+		}
+		l := pick()
+		for range 1 + arg%4/3 {
+			c := Cause(arg) % numCauses
+			l.lease.ReleaseUnjudged(c, now)
+			b.end(l, c, true)
+		}
+		return "release unjudged"
+	case 16:
+		if len(b.leases) == 0 {
+			return "nothing"
+		}
+		l, c := pick(), Cause(arg/2)%numCauses
+		l.lease.Judge(c, now)
+		if l.open {
+			b.learn(l, c)
+			l.open = false
+		}
+		return "judge"
+	case 17:
+		if len(b.leases) == 0 {
+			return "nothing"
+		}
+		l := pick()
+		l.lease.Progress(now)
+		if l.live {
+			b.sign(l)
+		}
+		return "progress"
 	case 7:
 		if len(b.leases) == 0 {
 			return "nothing"
@@ -267,6 +319,7 @@ func (b *books) step(t *testing.T, r *Registry, o Options, specs []Spec, op byte
 		l.lease.FirstByte()
 		if l.live {
 			l.pending = 0
+			b.sign(l)
 		}
 		return "first byte"
 	case 8:
@@ -299,20 +352,28 @@ func (b *books) step(t *testing.T, r *Registry, o Options, specs []Spec, op byte
 	}
 }
 
-func (b *books) acquire(t *testing.T, r *Registry, o Options, arg int, now int64) string {
+func (b *books) acquire(t *testing.T, r *Registry, o Options, arg int, now int64, retry bool) string {
 	t.Helper()
 	q := Request{
-		Role: Role(arg) % numRoles, Key: make([]uint64, arg%9), Head: uint64(arg) << 40, Now: now,
+		Retry: retry,
+		Role:  Role(arg) % numRoles, Key: make([]uint64, arg%9), Head: uint64(arg) << 40, Now: now,
 		Session: fmt.Appendf(nil, "header:s:%d", arg%5),
 	}
 	if arg > 100 {
 		q.Exclude = []WorkerID{WorkerID(arg % 6)}
 	}
 	l, err := r.Acquire(&q)
+	beyond := retry && b.budget.tokens(now) < retryToken
+	b.account(now, retry, err)
 	switch {
 	case b.drained:
 		if !errors.Is(err, ErrStopped) {
 			t.Fatalf("Acquire after drain: %v, want %v", err, ErrStopped)
+		}
+	case beyond:
+		b.denied++
+		if !errors.Is(err, ErrRetryBudget) {
+			t.Fatalf("Acquire of a retry beyond the budget: %v, want %v", err, ErrRetryBudget)
 		}
 	case !b.eligible(q.Role):
 		if !errors.Is(err, ErrNoWorker) {
@@ -328,7 +389,7 @@ func (b *books) acquire(t *testing.T, r *Registry, o Options, arg int, now int64
 	if w == nil || !w.member || !w.healthy || !w.spec.Roles.Has(q.Role) {
 		t.Fatalf("acquired for %v at %s, which is not eligible: %+v", q.Role, l.URL, w)
 	}
-	b.leases = append(b.leases, &bookedLease{l, l.URL, phaseOf[q.Role], len(q.Key), true})
+	b.book(l, phaseOf[q.Role], len(q.Key))
 	if v := view(t, r, l.URL); v.ID != l.Worker {
 		t.Fatalf("lease names worker %d, want %d", l.Worker, v.ID)
 	}
@@ -349,20 +410,26 @@ func (b *books) acquirePair(t *testing.T, r *Registry, o Options, arg int, now i
 	case len(q.Key) >= q.Short && !b.eligible(Prefill):
 		want = ErrNoPrefill
 	}
-	if want != nil && !errors.Is(err, want) || want == nil && err != nil && o.Breaker.Disabled {
-		t.Fatalf("AcquirePair: %v, want %v", err, want)
+	if b.drained || o.Breaker.Disabled {
+		if !errors.Is(err, want) {
+			t.Fatalf("AcquirePair: %v, want %v", err, want)
+		}
+	} else if want != nil && !errors.Is(err, ErrNoWorker) { // a lone worker's breaker may be open too
+		t.Fatalf("AcquirePair: %v, want %v", err, ErrNoWorker)
 	}
 	if err != nil {
 		return "acquire a pair in vain"
 	}
+	b.account(now, false, nil)
 	if len(q.Key) < q.Short {
 		if p.registry != nil {
 			t.Fatalf("a prefill lease at %s for a short prompt", p.URL)
 		}
-		b.leases = append(b.leases, &bookedLease{d, d.URL, Plain, len(q.Key), true})
+		b.book(d, Plain, len(q.Key))
 		return "acquire the whole at " + d.URL
 	}
-	b.leases = append(b.leases, &bookedLease{p, p.URL, Prefilling, len(q.Key), true}, &bookedLease{d, d.URL, Reserved, 0, true})
+	b.book(p, Prefilling, len(q.Key))
+	b.book(d, Reserved, 0)
 	return "acquire a pair at " + p.URL + " and " + d.URL
 }
 
@@ -389,7 +456,7 @@ func (b *books) begin(t *testing.T, l *bookedLease, arg int, now int64) string {
 		if w := b.workers[got.URL]; w == nil || !w.member || !w.healthy || !w.spec.Roles.Has(Decode) {
 			t.Fatalf("Begin moved to %s, which is not eligible: %+v", got.URL, w)
 		}
-		b.leases = append(b.leases, &bookedLease{got, got.URL, Decoding, 0, true})
+		b.book(got, Decoding, 0)
 	}
 	return "begin"
 }

@@ -106,11 +106,19 @@ func options(policyName string) Options {
 		Breaker: BreakerOptions{
 			FailureThreshold: 5, SuccessThreshold: 2, Timeout: 30 * time.Second, Window: time.Minute,
 		},
+		Retries:    RetryOptions{Ratio: 0.1, Floor: 10},
 		MaxWorkers: 1024,
 	}
 	for role := range o.Policy {
 		o.Policy[role] = policyName
 	}
+	return o
+}
+
+// contained are options with all that contains damage switched on.
+func contained(policyName string) Options {
+	o := options(policyName)
+	o.SlowStart, o.WedgedAfter = 10*time.Second, 8*time.Second
 	return o
 }
 

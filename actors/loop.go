@@ -21,8 +21,15 @@ func (r *Registry) loop(s *state) {
 			m.reply <- struct{}{}
 		case kindReturn:
 			s.giveBack(m.ticket, m.cause, m.now)
+		case kindReturnUnjudged:
+			s.withhold(m.ticket)
+			s.giveBack(m.ticket, m.cause, m.now)
+		case kindJudge:
+			s.judge(m.ticket, m.cause, m.now)
 		case kindFirstByte:
 			s.firstByte(m.ticket)
+		case kindProgress:
+			s.progress(m.ticket, m.now)
 		case kindPin:
 			s.pin(m.ticket, m.pin)
 		case kindControl:

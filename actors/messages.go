@@ -10,7 +10,10 @@ const (
 	kindPair
 	kindBegin
 	kindReturn
+	kindReturnUnjudged
+	kindJudge
 	kindFirstByte
+	kindProgress
 	kindPin
 	kindControl
 )
@@ -19,9 +22,9 @@ const (
 // plain fields, so sending one allocates nothing; the rest hide behind control.
 type message struct {
 	kind    kind
-	cause   Cause           // kindReturn
-	now     int64           // kindReturn: monotonic nanoseconds
-	ticket  ticket          // kindReturn, kindBegin, kindFirstByte, kindPin
+	cause   Cause           // kindReturn, kindReturnUnjudged, kindJudge
+	now     int64           // as cause, and kindProgress: monotonic nanoseconds
+	ticket  ticket          // kindReturn, kindReturnUnjudged, kindJudge, kindBegin, kindFirstByte, kindProgress, kindPin
 	pin     uint64          // kindPin
 	request *Request        // kindAcquire, kindPair, kindBegin; lent until its reply is sent or the loop has ended
 	reply   chan<- struct{} // that of the request
@@ -156,8 +159,10 @@ type Request struct {
 	Whole   bool       // for Acquire: the worker does all of the request, whatever its role
 	Short   int        // for AcquirePair: a decode worker that lacks fewer blocks does the whole
 	Movable bool       // for Begin: another decode worker may be taken
+	Retry   bool       // a worker has seen an earlier attempt of this request
 
 	hits   []prefixtree.Hit // filled by the tree
+	own    int              // 1 + the worker at which it has a reservation; 0 for none
 	grant  grant
 	second grant         // of the decode worker, for AcquirePair
 	reply  chan struct{} // capacity one; answered exactly once per call

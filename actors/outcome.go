@@ -76,3 +76,14 @@ func (c Cause) verdict() verdict {
 		return neutral
 	}
 }
+
+// answered reports whether the worker answered in full, whatever it said: it is
+// alive.
+func (c Cause) answered() bool {
+	switch c {
+	case Completed, ClientError, Busy, ServerError:
+		return true
+	default:
+		return false
+	}
+}

@@ -11,8 +11,8 @@ import (
 // loads is derived: each time a counter has changed it is computed from the
 // counters anew.
 type pool struct {
-	ready     []policy.Candidate // healthy members with a closed breaker, by rising ID
-	unsettled int                // healthy members whose breaker isn't closed: it depends on the moment if they may
+	ready     []policy.Candidate // healthy members that nothing keeps out, by rising ID
+	unsettled int                // other healthy members: it depends on the moment if they may
 	stale     bool               // a membership, health or breaker has changed since
 }
 
@@ -70,7 +70,7 @@ func (s *state) rebuild(role Role) {
 		}
 		switch {
 		case !w.member || !w.health.healthy:
-		case w.breaker.state != BreakerClosed:
+		case w.out() || w.ramp.on:
 			p.unsettled++
 		default:
 			w.place[role] = len(p.ready)
@@ -97,16 +97,23 @@ func (s *state) recount(w *worker) {
 
 // gather picks the candidates one by one, where the pool alone can't tell.
 func (s *state) gather(r *Request, role Role, onlyModel, obeyExclude bool) []policy.Candidate {
-	c := s.gathered[:0]
+	c, climbing := s.gathered[:0], false
 	for i := range s.workers {
 		w := &s.workers[i]
+		if w.ramp.on {
+			s.climb(w, r.Now)
+			climbing = climbing || w.ramp.on
+		}
 		if !w.member || !w.health.healthy || !w.spec.Roles.Has(role) ||
 			onlyModel && w.spec.Model != string(r.Model) ||
 			obeyExclude && slices.Contains(r.Exclude, WorkerID(i)) ||
-			!s.permits(w, r.Now) {
+			w.shut(&s.opts.Breaker, r.Now) || !s.permits(w, r.Now) {
 			continue
 		}
 		c = append(c, w.candidate(WorkerID(i)))
+	}
+	if climbing {
+		c = s.ease(c, r)
 	}
 	s.gathered = c
 	s.mark(r, c)

@@ -14,7 +14,7 @@ import (
 // the pool offers are those that a look at every worker finds, with the loads
 // that the counters give.
 func TestPoolSaysWhatCountersSay(t *testing.T) {
-	o := options("least_work")
+	o := contained("least_work")
 	o.Breaker.FailureThreshold, o.Breaker.SuccessThreshold = 2, 1
 	s, err := newState(o, make(chan Event, 1))
 	if err != nil {
@@ -50,11 +50,21 @@ func TestPoolSaysWhatCountersSay(t *testing.T) {
 				if rng.IntN(4) == 0 {
 					s.firstByte(tickets[i])
 				}
-				s.giveBack(tickets[i], Cause(rng.IntN(int(numCauses))), now)
+				c := Cause(rng.IntN(int(numCauses)))
+				switch rng.IntN(4) {
+				case 0:
+					s.progress(tickets[i], now)
+				case 1:
+					s.withhold(tickets[i])
+				}
+				s.giveBack(tickets[i], c, now)
+				if rng.IntN(2) == 0 {
+					s.judge(tickets[i], c, now)
+				}
 				tickets = slices.Delete(tickets, i, i+1)
 			}
 		default:
-			q := Request{Role: Role(rng.IntN(int(numRoles))), Key: make([]uint64, 4), Now: now, reply: make(chan struct{}, 1)}
+			q := Request{Retry: rng.IntN(8) == 0, Role: Role(rng.IntN(int(numRoles))), Key: make([]uint64, 4), Now: now, reply: make(chan struct{}, 1)}
 			for i := range 8 {
 				if rng.IntN(2) == 0 {
 					q.hits = append(q.hits, prefixtree.Hit{Worker: uint32(i), Blocks: uint32(1 + rng.IntN(4))})

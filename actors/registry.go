@@ -3,6 +3,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"loadstar/actors/policy"
 )
@@ -13,7 +14,10 @@ type Options struct {
 	PolicyOptions policy.Options
 	Health        HealthOptions
 	Breaker       BreakerOptions
-	MaxWorkers    int // most members at a time
+	Retries       RetryOptions
+	SlowStart     time.Duration // for how long a worker that has come back is given few requests; 0 for not at all
+	WedgedAfter   time.Duration // after which silence a worker that holds requests is wedged; 0 for never
+	MaxWorkers    int           // most members at a time
 }
 
 // Registry hands requests to workers. Its methods are safe for concurrent use:
@@ -48,7 +52,7 @@ func (r *Registry) Done() <-chan struct{} { return r.done }
 
 // Acquire chooses a worker and counts the caller in its load. It takes no
 // context because it waits only for the loop, never for a worker to become
-// free. Errors: ErrNoWorker, ErrStopped.
+// free. Errors: ErrNoWorker, ErrRetryBudget, ErrStopped.
 func (r *Registry) Acquire(q *Request) (Lease, error) {
 	q.ready()
 	if !r.send(message{kind: kindAcquire, request: q, reply: q.reply}) {
@@ -60,7 +64,8 @@ func (r *Registry) Acquire(q *Request) (Lease, error) {
 // AcquirePair chooses a worker to prefill a request and one to decode it, and
 // counts the caller in the load of the first; its place at the second is
 // reserved until Begin. When the decode worker is to do the whole, the prefill
-// lease is the zero Lease. Errors: ErrNoPrefill, ErrNoDecode, ErrStopped.
+// lease is the zero Lease. Errors: ErrNoPrefill, ErrNoDecode, ErrRetryBudget,
+// ErrStopped.
 func (r *Registry) AcquirePair(q *Request) (prefill, decode Lease, err error) {
 	q.ready()
 	if !r.send(message{kind: kindPair, request: q, reply: q.reply}) {
@@ -237,6 +242,14 @@ func (l *Lease) FirstByte() {
 	}
 }
 
+// Progress says that the worker sends on, at now, in monotonic nanoseconds. Once
+// a second is enough; see Router.NeedsProgress. The zero Lease says nothing.
+func (l *Lease) Progress(now int64) {
+	if l.registry != nil {
+		l.registry.send(message{kind: kindProgress, ticket: l.ticket, now: now})
+	}
+}
+
 // Begin starts the decode phase of a lease that AcquirePair has reserved, and
 // returns the lease to go on with: this one, or, if q is Movable and the worker
 // has become unfit meanwhile, one at another worker, which this one has become.
@@ -270,5 +283,24 @@ func (l *Lease) Pin(key uint64) {
 func (l *Lease) Release(c Cause, now int64) {
 	if l.registry != nil {
 		l.registry.send(message{kind: kindReturn, ticket: l.ticket, cause: c, now: now})
+	}
+}
+
+// ReleaseUnjudged is Release, but the worker's breaker learns nothing of it
+// unless Judge follows: whether the worker or the request is to blame is not
+// known yet.
+func (l *Lease) ReleaseUnjudged(c Cause, now int64) {
+	if l.registry != nil {
+		l.registry.send(message{kind: kindReturnUnjudged, ticket: l.ticket, cause: c, now: now})
+	}
+}
+
+// Judge has the breaker of the lease's worker learn c, after ReleaseUnjudged.
+// The first call counts. It counts nothing if the worker has left the fleet
+// since the lease was granted, if the lease isn't one to be judged, or if more
+// than a thousand others have been released unjudged since.
+func (l *Lease) Judge(c Cause, now int64) {
+	if l.registry != nil {
+		l.registry.send(message{kind: kindJudge, ticket: l.ticket, cause: c, now: now})
 	}
 }

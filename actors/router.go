@@ -17,8 +17,9 @@ type RouterOptions struct {
 type Router struct {
 	*Registry
 	tree       *Tree          // nil when no policy reads prefixes
-	firstBytes [numRoles]bool // roles whose policy reads pending prompt work
+	firstBytes [numRoles]bool // roles whose policy reads pending prompt work, or all when wedged workers are looked for
 	prefixes   [numRoles]bool // roles whose policy reads prefixes
+	progress   bool           // wedged workers are looked for
 }
 
 // NewRouter starts the actors, without workers. Call Stop to end them.
@@ -27,10 +28,10 @@ func NewRouter(o RouterOptions) (*Router, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Router{Registry: registry}
+	r := &Router{Registry: registry, progress: o.WedgedAfter > 0}
 	for role, name := range o.Policy {
 		r.prefixes[role] = policy.NeedsPrefixes(name)
-		r.firstBytes[role] = name == "least_work"
+		r.firstBytes[role] = name == "least_work" || r.progress
 		if r.prefixes[role] && r.tree == nil {
 			r.tree = newTree(registry, o.TreeBytes)
 		}
@@ -45,9 +46,12 @@ func (r *Router) NeedsKey(role Role) bool { return r.prefixes[role] }
 // worker's answer begins.
 func (r *Router) NeedsFirstByte(role Role) bool { return r.firstBytes[role] }
 
+// NeedsProgress reports whether leases should be told of their streams' progress.
+func (r *Router) NeedsProgress() bool { return r.progress }
+
 // Acquire chooses a worker, counts the caller in its load, and lets the tree
 // learn that this worker will have seen the prompt. Errors: ErrNoWorker,
-// ErrStopped.
+// ErrRetryBudget, ErrStopped.
 func (r *Router) Acquire(q *Request) (Lease, error) {
 	q.hits = q.hits[:0]
 	if r.tree == nil || !r.prefixes[q.Role] || len(q.Key) == 0 {

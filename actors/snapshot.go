@@ -28,6 +28,8 @@ type Snapshot struct {
 	Sessions      int // entries of the policies' session tables
 	EventsDropped uint64
 	Draining      bool
+	RetryTokens   float64 // retries that the budget allows at this instant; without meaning when there is none
+	RetryRefused  uint64  // for want of a token, since the start
 }
 
 // WorkerView is one worker in a Snapshot.
@@ -37,12 +39,15 @@ type WorkerView struct {
 	Member   bool // false: removed, with leases still live
 	Healthy  bool
 	Proven   bool   // was healthy at least once
-	Reason   string // of the last bad check
+	Reason   string // of the last bad check, or "wedged"
+	Wedged   bool   // holds requests, or held some, and gives no sign of life
+	Slow     bool   // has come back, and gets few requests for a while
 	Breaker  BreakerState
 	Moves    [numBreakerStates][numBreakerStates]uint64 // breaker transitions, from and to
 	CBGood   uint64                                     // outcomes the breaker took as successes
 	CBBad    uint64
-	Load     int // live leases but for those reserved
+	CBSpared uint64 // times it stayed closed, or was closed, for too many were out
+	Load     int    // live leases but for those reserved
 	InPhase  [numPhases]int
 	Pending  int // blocks of prompt granted and not yet prefilled
 	Granted  uint64
@@ -51,7 +56,7 @@ type WorkerView struct {
 
 // Usable reports whether the worker would be given a request.
 func (v *WorkerView) Usable() bool {
-	return v.Member && v.Healthy && v.Breaker != BreakerOpen
+	return v.Member && v.Healthy && v.Breaker != BreakerOpen && !v.Wedged
 }
 
 // LeaseView is one live lease, for debugging.
@@ -86,7 +91,7 @@ func (s *state) fleetHealth(now int64) FleetHealth {
 		if !w.member {
 			continue
 		}
-		usable := w.health.healthy && (w.breaker.state != BreakerOpen || w.breaker.due(&s.opts.Breaker, now))
+		usable := w.health.healthy && !w.life.wedged && (w.breaker.state != BreakerOpen || w.breaker.due(&s.opts.Breaker, now))
 		if !usable {
 			h.Unusable = append(h.Unusable, w.spec.URL)
 		}
@@ -106,6 +111,7 @@ func (s *state) snapshot(now int64) Snapshot {
 	v := Snapshot{
 		Live: s.live, Granted: s.granted, Returned: s.returned, Refused: s.refused,
 		EventsDropped: s.eventsDropped, Draining: len(s.draining) > 0,
+		RetryTokens: s.budget.left(now), RetryRefused: s.budget.refused,
 		Workers: make([]WorkerView, 0, len(s.workers)-len(s.freeIDs)),
 	}
 	for i := range s.workers {
@@ -117,9 +123,14 @@ func (s *state) snapshot(now int64) Snapshot {
 		if w.breaker.due(&s.opts.Breaker, now) {
 			breaker = BreakerHalfOpen // so the next request will find it
 		}
+		reason := w.health.reason
+		if w.life.wedged {
+			reason = "wedged"
+		}
 		v.Workers = append(v.Workers, WorkerView{
 			Spec: w.spec, ID: WorkerID(i), Member: w.member,
-			Healthy: w.health.healthy, Proven: w.health.proven, Reason: w.health.reason,
+			Healthy: w.health.healthy, Proven: w.health.proven, Reason: reason,
+			Wedged: w.life.wedged, Slow: w.ramp.on, CBSpared: w.breaker.spared,
 			Breaker: breaker, Moves: w.breaker.moves, CBGood: w.breaker.outcomes[0], CBBad: w.breaker.outcomes[1],
 			Load: w.load(), InPhase: w.inPhase, Pending: w.pending, Granted: w.granted, Outcomes: w.outcomes,
 		})

@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"loadstar/actors/policy"
 )
@@ -17,6 +18,7 @@ var (
 	ErrUnknownWorker = errors.New("no such worker")
 	ErrDuplicate     = errors.New("the worker is in the fleet already")
 	ErrTooMany       = errors.New("the fleet has as many workers as it may have")
+	ErrRetryBudget   = errors.New("too many requests are being retried")
 )
 
 // Phase says in which part of a request's life a lease stands.
@@ -50,6 +52,9 @@ type state struct {
 	policies [numRoles]policy.Policy
 	pools    [numRoles]pool
 	pins     pins
+	budget   budget
+	docket   docket
+	lookAt   int64 // when to look for wedged workers again; never, if they aren't looked for
 
 	slots     []slot
 	freeSlots []uint32
@@ -78,6 +83,8 @@ type worker struct {
 
 	health   health
 	breaker  breaker
+	ramp     ramp
+	life     life
 	inPhase  [numPhases]int // live leases; written by grant, advance and giveBack and by nothing else
 	pending  int            // blocks of prompt granted and not yet prefilled
 	granted  uint64
@@ -102,6 +109,8 @@ type slot struct {
 	phase   Phase
 	live    bool
 	trial   bool // granted while the breaker was half open
+
+	unjudged bool // the breaker learns of its end later; set before it ends, and until it is judged
 }
 
 func newState(o Options, events chan<- Event) (*state, error) {
@@ -111,6 +120,11 @@ func newState(o Options, events chan<- Event) (*state, error) {
 		byBase: make(map[string][]WorkerID),
 		models: make(map[string]int),
 		events: events,
+		budget: newBudget(o.Retries),
+		lookAt: math.MaxInt64,
+	}
+	if o.WedgedAfter > 0 {
+		s.lookAt = math.MinInt64
 	}
 	for r := range s.policies {
 		p, err := policy.New(o.Policy[r], o.PolicyOptions)
@@ -198,13 +212,20 @@ func (s *state) giveBack(t ticket, c Cause, now int64) {
 		if sl.trial {
 			w.breaker.trials--
 		}
-		if to := w.breaker.record(&s.opts.Breaker, c.verdict(), sl.trial, now); to != w.breaker.state {
-			s.moveBreaker(w, to)
+		if c.answered() {
+			s.stir(w)
+		}
+		if !sl.unjudged {
+			s.teach(w, c.verdict(), sl.trial, now)
 		}
 	}
 	sl.gen++
 	sl.live = false
-	s.freeSlots = append(s.freeSlots, t.slot)
+	if sl.unjudged {
+		s.await(t)
+	} else {
+		s.freeSlots = append(s.freeSlots, t.slot)
+	}
 	if !w.member && w.leases() == 0 {
 		s.retire(id)
 	}
@@ -225,14 +246,35 @@ func (s *state) firstByte(t ticket) {
 		w.pending -= sl.pending
 		sl.pending = 0
 		s.recount(w)
+		s.enliven(sl)
+	}
+}
+
+// teach has a worker's breaker learn how a lease ended.
+func (s *state) teach(w *worker, v verdict, trial bool, now int64) {
+	b := &w.breaker
+	to := b.record(&s.opts.Breaker, v, trial, now)
+	if to == b.state {
+		return
+	}
+	switch {
+	case b.state == BreakerClosed && !s.mayLeave(w, true):
+		s.spare(w, now)
+	default:
+		if to == BreakerClosed {
+			s.slowDown(w)
+		}
+		s.moveBreaker(w, to)
 	}
 }
 
 // moveBreaker changes the state of a worker's breaker.
 func (s *state) moveBreaker(w *worker, to BreakerState) {
+	e := Event{Kind: BreakerMoved, URL: w.spec.URL, Detail: to.String(), Load: w.load()}
+	w.breaker.explain(&e, to)
 	w.breaker.move(to)
 	s.disturb(w)
-	s.emit(Event{Kind: BreakerMoved, URL: w.spec.URL, Detail: to.String(), Load: w.load()})
+	s.emit(e)
 }
 
 // noteIdle tells those who wait for the last lease to end.

@@ -324,3 +324,26 @@ func TestRequestOutlivesRegistry(t *testing.T) {
 		t.Errorf("%d answers are left over, want 0", n)
 	}
 }
+
+// A drain isn't over while the last lease moves to another worker: the old one was
+// given back before the new one was granted, and the drain ended between the two.
+func TestDrainWaitsForMovedLease(t *testing.T) {
+	r := split(t, "power_of_two")
+	p, d := acquirePair(t, r, Request{})
+	p.Release(Completed, 0)
+	idle := make(chan struct{})
+	r.send(message{kind: kindControl, control: drain{idle}})
+	remove(t, r, d.URL)
+	begun := begin(t, d, Request{Movable: true})
+	if begun.URL == d.URL {
+		t.Fatalf("decodes at %s, which was removed", d.URL)
+	}
+	wantLoad(t, r, begun.URL, 1)
+	select {
+	case <-idle:
+		t.Error("drained with a lease live")
+	default:
+	}
+	begun.Release(Completed, 0)
+	finish(t, "the drain", idle)
+}
