@@ -17,7 +17,7 @@ func (s *state) acquire(r *Request) {
 	}
 	c, ok := s.choose(r, r.Role)
 	if !ok {
-		r.grant.err = noWorker[r.Role]
+		r.grant.err = s.nobody(r.Role)
 		return
 	}
 	s.charge(r)
@@ -39,7 +39,7 @@ func (s *state) acquirePair(r *Request) {
 	}
 	d, ok := s.choose(r, Decode)
 	if !ok {
-		r.grant.err = ErrNoDecode
+		r.grant.err = s.nobody(Decode)
 		return
 	}
 	if d.missing() < r.Short {
@@ -47,9 +47,11 @@ func (s *state) acquirePair(r *Request) {
 		r.second = s.lend(d, Plain, d.missing(), r.Now)
 		return
 	}
+	r.also = also{d.worker, 1}
 	p, ok := s.choose(r, Prefill)
+	r.also = also{}
 	if !ok {
-		r.grant.err = ErrNoPrefill
+		r.grant.err = s.nobody(Prefill)
 		return
 	}
 	s.charge(r)
@@ -68,6 +70,8 @@ func (s *state) begin(t ticket, r *Request) {
 		r.grant.err = ErrLeaseEnded
 		return
 	}
+	r.also = also{sl.worker, -1}
+	defer func() { r.also = also{} }()
 	if !r.Movable || s.fit(sl, r) {
 		s.advance(t)
 		r.grant = s.view(sl.worker, t, Decision{})
@@ -141,6 +145,9 @@ func (s *state) choose(r *Request, role Role) (c choice, ok bool) {
 		return choice{}, false
 	}
 	defer unmark(r, candidates)
+	if s.skippedPin {
+		return choice{}, false // nobody else has what it goes on from
+	}
 	var chosen policy.Choice
 	if i := s.pinned(r.Pin, candidates); i >= 0 {
 		chosen = policy.Choice{Index: i, Reason: policy.Pinned}

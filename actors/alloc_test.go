@@ -120,3 +120,53 @@ func TestAcquireReleaseAllocatesNothing(t *testing.T) {
 		})
 	}
 }
+
+// Nor do limits, whether or not a request has to wait for them.
+func TestRoomAllocatesNothing(t *testing.T) {
+	o := options("power_of_two")
+	o.Room = RoomOptions{
+		MaxLive: 2, MaxPerWorker: 2, RatePerSecond: 1e9, QueueSize: 8, QueueTimeout: time.Hour,
+		Now: func() int64 { return 0 },
+	}
+	s, err := newState(o, make(chan Event, eventsSize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		if _, err := s.add([]Spec{spec(base(i))}); err != nil {
+			t.Fatal(err)
+		}
+		s.reportHealth(base(i), "")
+	}
+	var all [4]Request
+	run := func() {
+		for i := range all {
+			q := &all[i]
+			q.Now++
+			q.Tenant = uint64(i)
+			q.Admission = Admission{}
+			q.ready()
+			s.arrive(q, q.reply, false)
+			<-q.reply
+		}
+		for i := range all {
+			q := &all[i]
+			if q.queued {
+				<-q.reply
+			}
+			s.giveBack(q.grant.ticket, Completed, q.Now)
+			s.callIn()
+			s.dismiss(q.pass, q.Now)
+			s.callIn()
+		}
+	}
+	for range 100 {
+		run()
+	}
+	if got := testing.AllocsPerRun(1000, run); got != 0 {
+		t.Errorf("%v allocations for four requests, want 0", got)
+	}
+	if s.room.waits < 2000 || s.room.admitted != 0 {
+		t.Errorf("%d waits, %d admitted, want two a run and none", s.room.waits, s.room.admitted)
+	}
+}

@@ -9,17 +9,27 @@
 //     on it. Three functions write the counters: grant, advance and giveBack.
 //     No message assigns one; health, discovery, restarts and time cannot
 //     reach them. A wrong count is a bug to find, not a number to reset.
+//
 //   - A lease ends exactly once. It is a value with a ticket; the registry
 //     refuses a spent ticket and counts the refusal, which is always a bug of
 //     the caller. Leases are not reaped by age and counters are not clamped.
+//
 //   - A worker's identity outlives its membership. Removing a worker makes it
 //     ineligible; its live leases stay, and adding the same URL finds them.
-//   - A loop never blocks on a send. Replies go into channels of capacity one
-//     that are read exactly once; anything else is a try-send.
+//
+//   - A loop never blocks on a send. Replies go into channels that have room for
+//     all that may come, and are all read; anything else is a try-send.
+//
 //   - A loop does no I/O, reads no clock and does not log. Callers bring
 //     results and times; facts worth logging go into one bounded event channel.
+//
 //   - An inbox is first in, first out, so a goroutine sees its own earlier
 //     messages take effect before its later ones.
+//
+//   - Where there are limits, who has to wait does so in the registry: a place
+//     that becomes free and a request that may have it never coexist behind a
+//     message, and each who waits is answered exactly once: with leases, or with
+//     why not. Admissions are counted as leases are, by admit and dismiss alone.
 //
 // # What contains damage
 //
@@ -39,7 +49,8 @@
 //
 // # Actors
 //
-// Registry owns workers, loads, health, breakers and the policies' state. Tree
+// Registry owns workers, loads, health, breakers, the policies' state, limits and
+// the waiting room. While requests wait, a clock goroutine tells it the time. Tree
 // owns the prefix tree; what it says is a hint, and routing works without it.
 // Prober runs health checks and sends verdicts. Router is the front that
 // handlers use: it sends a request through the tree, if the policy reads

@@ -150,6 +150,7 @@ func (s *state) retire(id WorkerID) {
 
 // membershipChanged tells the policies that keep something about members.
 func (s *state) membershipChanged() {
+	s.room.unsettled, s.room.regroup = true, true
 	for r := range s.policies {
 		k, ok := s.policies[r].(policy.MemberKeeper)
 		if !ok {

@@ -29,7 +29,7 @@ var wantMessages = map[string]string{
 }
 
 // wantKinds are the messages that are not controls, and the control.
-var wantKinds = []string{"kindAcquire", "kindPair", "kindBegin", "kindReturn", "kindReturnUnjudged", "kindJudge", "kindFirstByte", "kindProgress", "kindPin", "kindControl"}
+var wantKinds = []string{"kindAcquire", "kindPair", "kindBegin", "kindReturn", "kindReturnUnjudged", "kindJudge", "kindFirstByte", "kindProgress", "kindPin", "kindLeave", "kindDismiss", "kindTick", "kindControl"}
 
 // No message can set a load: there is none with a field to do it through.
 func TestNoMessageSetsLoad(t *testing.T) {

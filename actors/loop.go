@@ -11,11 +11,9 @@ func (r *Registry) loop(s *state) {
 		m := <-r.inbox
 		switch m.kind {
 		case kindAcquire:
-			s.acquire(m.request)
-			m.reply <- struct{}{}
+			s.arrive(m.request, m.reply, false)
 		case kindPair:
-			s.acquirePair(m.request)
-			m.reply <- struct{}{}
+			s.arrive(m.request, m.reply, true)
 		case kindBegin:
 			s.begin(m.ticket, m.request)
 			m.reply <- struct{}{}
@@ -32,8 +30,18 @@ func (r *Registry) loop(s *state) {
 			s.progress(m.ticket, m.now)
 		case kindPin:
 			s.pin(m.ticket, m.pin)
+		case kindLeave:
+			s.leave(m.ticket)
+		case kindDismiss:
+			s.dismiss(m.ticket, m.now)
+		case kindTick:
+			s.tick(m.now)
 		case kindControl:
 			m.control.apply(s)
+		}
+		if s.room.queue.size > 0 {
+			s.hear(m.now)
+			s.callIn()
 		}
 	}
 	// First close, then sweep: see wait. Who saw done closed has taken his
@@ -79,16 +87,18 @@ func (r *Registry) trySend(m message) bool {
 	}
 }
 
-// wait waits for the answer to q, which is on its way to the loop.
+// wait waits for the answer to q, which is on its way to the loop. c is asked to
+// say when the client leaves, if q has to wait for room; nil never leaves.
 //
 // A receive from an open channel that does not block takes no lock, so looking
 // at done is nearly free. Once is enough: the loop closes done before it sweeps
 // the inbox, so a message sent while done was open is answered.
-func (r *Registry) wait(q *Request) grant {
+func (r *Registry) wait(q *Request, c Client) grant {
 	select {
 	case <-r.done:
 		select {
 		case <-q.reply:
+			r.await(q, c)
 			return q.grant
 		default:
 			q.reply = nil // an answer may yet land in it, so it is not used again
@@ -97,7 +107,31 @@ func (r *Registry) wait(q *Request) grant {
 	default:
 	}
 	<-q.reply
+	if q.queued || q.pass.gen != 0 {
+		r.await(q, c)
+	}
 	return q.grant
+}
+
+// await waits for the answer to q, of which the first reply has come: it may say
+// that q waits. The loop answers all who wait before it ends.
+func (r *Registry) await(q *Request, c Client) {
+	if q.queued {
+		var leaving <-chan struct{}
+		if c != nil {
+			leaving = c.Leaving()
+		}
+		select {
+		case <-q.reply:
+		case <-leaving:
+			q.left = true
+			r.send(message{kind: kindLeave, ticket: q.turn})
+			<-q.reply
+		}
+	}
+	if q.pass.gen != 0 {
+		q.Admission = Admission{q.pass, r}
+	}
 }
 
 // ask sends a control message and waits for its reply.

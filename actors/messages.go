@@ -1,6 +1,10 @@
 package actors
 
-import "loadstar/prefixtree"
+import (
+	"time"
+
+	"loadstar/prefixtree"
+)
 
 // kind says which fields of a message are meaningful.
 type kind uint8
@@ -15,6 +19,9 @@ const (
 	kindFirstByte
 	kindProgress
 	kindPin
+	kindLeave
+	kindDismiss
+	kindTick
 	kindControl
 )
 
@@ -23,10 +30,10 @@ const (
 type message struct {
 	kind    kind
 	cause   Cause           // kindReturn, kindReturnUnjudged, kindJudge
-	now     int64           // as cause, and kindProgress: monotonic nanoseconds
-	ticket  ticket          // kindReturn, kindReturnUnjudged, kindJudge, kindBegin, kindFirstByte, kindProgress, kindPin
+	now     int64           // as cause, and kindProgress, kindDismiss, kindTick: monotonic nanoseconds
+	ticket  ticket          // kindReturn, kindReturnUnjudged, kindJudge, kindBegin, kindFirstByte, kindProgress, kindPin; kindLeave: of the wait; kindDismiss: of the admission
 	pin     uint64          // kindPin
-	request *Request        // kindAcquire, kindPair, kindBegin; lent until its reply is sent or the loop has ended
+	request *Request        // kindAcquire, kindPair, kindBegin; lent until its last reply is sent or the loop has ended
 	reply   chan<- struct{} // that of the request
 	control control         // kindControl
 }
@@ -34,9 +41,9 @@ type message struct {
 // A control is a rare message. It runs on the loop's goroutine.
 type control interface{ apply(s *state) }
 
-// ticket names one live lease. The loop bumps gen when the lease ends, so a
-// ticket works once, however many copies of it there are. The zero ticket
-// names none, for gen starts at 1.
+// ticket names one live lease, admission or wait. The loop bumps gen when that
+// ends, so a ticket works once, however many copies of it there are. The zero
+// ticket names none, for gen starts at 1.
 type ticket struct {
 	gen  uint64
 	slot uint32
@@ -134,6 +141,7 @@ type drain struct{ idle chan<- struct{} }
 
 func (m drain) apply(s *state) {
 	s.draining = append(s.draining, m.idle)
+	s.closeRoom()
 	s.noteIdle()
 }
 
@@ -142,11 +150,13 @@ type halt struct{ left chan<- int }
 
 func (m halt) apply(s *state) {
 	s.halted = true
+	s.closeRoom()
 	m.left <- s.live
 }
 
 // Request is what a handler asks the registry for. Its owner may reuse it once
-// Acquire has returned, and keeps its slices unchanged until then.
+// Acquire has returned, and keeps its slices unchanged until then. Now moves on
+// while the request waits.
 type Request struct {
 	Role    Role       // for Acquire
 	Model   []byte     // model asked for; empty when unknown
@@ -161,18 +171,52 @@ type Request struct {
 	Movable bool       // for Begin: another decode worker may be taken
 	Retry   bool       // a worker has seen an earlier attempt of this request
 
+	Class     uint8     // 0 to Classes-1; of those who wait the highest goes first
+	Tenant    uint64    // names who shares fairly with others of a class; 0 is one of them
+	Deadline  int64     // when the answer must have begun, in the time of Now; 0: whenever
+	Own       bool      // the router's own: under no admission, and it never waits
+	Admission Admission // filled in with the first lease, where there are limits; a retry with it is not admitted again
+
 	hits   []prefixtree.Hit // filled by the tree
 	own    int              // 1 + the worker at which it has a reservation; 0 for none
 	grant  grant
 	second grant         // of the decode worker, for AcquirePair
-	reply  chan struct{} // capacity one; answered exactly once per call
+	reply  chan struct{} // capacity two; answered once per call, and once more if the first answer is to wait
+
+	// Of the waiting room. queued and turn are the loop's until the first reply,
+	// as everything else here is until the last.
+	queued     bool   // the answer is still to come
+	turn       ticket // of the wait
+	pass       ticket // of an admission that was granted
+	retryAfter int
+	waited     int64
+	left       bool // the client left meanwhile; the handler's
+	also       also // scratch of the loop
 }
+
+// also is a lease that a worker is to be taken to have, or not to have.
+type also struct {
+	worker WorkerID
+	leases int
+}
+
+// RetryAfter is when it is worth trying again, in seconds, after a refusal for
+// want of room; 0 after any other.
+func (q *Request) RetryAfter() int { return q.retryAfter }
+
+// Waited is how long the last call has waited for room.
+func (q *Request) Waited() time.Duration { return time.Duration(q.waited) }
+
+// ClientLeft reports whether the client's channel told that it left during the
+// last call, whatever that returned.
+func (q *Request) ClientLeft() bool { return q.left }
 
 // ready makes q fit to be sent. The answer that stands there from the outset is
 // that of a loop which has ended and may no longer touch q.
 func (q *Request) ready() {
 	if q.reply == nil {
-		q.reply = make(chan struct{}, 1)
+		q.reply = make(chan struct{}, 2)
 	}
 	q.grant.err = ErrStopped
+	q.queued, q.left, q.pass, q.retryAfter, q.waited = false, false, ticket{}, 0, 0
 }

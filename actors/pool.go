@@ -13,6 +13,7 @@ import (
 type pool struct {
 	ready     []policy.Candidate // healthy members that nothing keeps out, by rising ID
 	unsettled int                // other healthy members: it depends on the moment if they may
+	full      int                // of ready, those at their limit
 	stale     bool               // a membership, health or breaker has changed since
 }
 
@@ -34,6 +35,7 @@ func (s *state) disturb(w *worker) {
 			s.pools[r].stale = true
 		}
 	}
+	s.room.unsettled = true
 }
 
 // candidates returns the workers that may serve r in a role, by rising ID, and
@@ -44,12 +46,17 @@ func (s *state) candidates(r *Request, role Role) []policy.Candidate {
 		s.rebuild(role)
 	}
 	onlyModel := len(s.models) > 0 && s.models[string(r.Model)] > 0
+	s.skipped, s.skippedPin = 0, false
 	if p.unsettled == 0 && !onlyModel && len(r.Exclude) == 0 {
-		s.mark(r, p.ready)
-		return p.ready
+		c := p.ready
+		if p.full > 0 || r.also.leases != 0 {
+			c = s.unfilled(p, r)
+		}
+		s.mark(r, c)
+		return c
 	}
 	c := s.gather(r, role, onlyModel, true)
-	if len(c) == 0 && len(r.Exclude) > 0 {
+	if len(c) == 0 && s.skipped == 0 && len(r.Exclude) > 0 {
 		c = s.gather(r, role, onlyModel, false)
 	}
 	return c
@@ -58,7 +65,7 @@ func (s *state) candidates(r *Request, role Role) []policy.Candidate {
 // rebuild fills a role's pool anew.
 func (s *state) rebuild(role Role) {
 	p := &s.pools[role]
-	p.ready, p.unsettled, p.stale = p.ready[:0], 0, false
+	p.ready, p.unsettled, p.full, p.stale = p.ready[:0], 0, 0, false
 	for i := range s.workers {
 		w := &s.workers[i]
 		if !w.used {
@@ -75,6 +82,7 @@ func (s *state) rebuild(role Role) {
 		default:
 			w.place[role] = len(p.ready)
 			p.ready = append(p.ready, w.candidate(WorkerID(i)))
+			p.full += s.fullAt(w.leases())
 		}
 	}
 }
@@ -89,7 +97,11 @@ func (w *worker) candidate(id WorkerID) policy.Candidate {
 func (s *state) recount(w *worker) {
 	for r, place := range w.place {
 		if place != unplaced {
-			c := &s.pools[r].ready[place]
+			p := &s.pools[r]
+			c := &p.ready[place]
+			if s.room.on {
+				p.full += s.fullAt(w.leases()) - s.fullAt(c.Load)
+			}
 			c.Load, c.Pending = w.leases(), w.pending
 		}
 	}
@@ -108,6 +120,9 @@ func (s *state) gather(r *Request, role Role, onlyModel, obeyExclude bool) []pol
 			onlyModel && w.spec.Model != string(r.Model) ||
 			obeyExclude && slices.Contains(r.Exclude, WorkerID(i)) ||
 			w.shut(&s.opts.Breaker, r.Now) || !s.permits(w, r.Now) {
+			continue
+		}
+		if s.skips(r, WorkerID(i), w.leases()) {
 			continue
 		}
 		c = append(c, w.candidate(WorkerID(i)))

@@ -18,6 +18,7 @@ type Options struct {
 	SlowStart     time.Duration // for how long a worker that has come back is given few requests; 0 for not at all
 	WedgedAfter   time.Duration // after which silence a worker that holds requests is wedged; 0 for never
 	MaxWorkers    int           // most members at a time
+	Room          RoomOptions
 }
 
 // Registry hands requests to workers. Its methods are safe for concurrent use:
@@ -40,6 +41,9 @@ func NewRegistry(o Options) (*Registry, error) {
 		return nil, err
 	}
 	go r.loop(s)
+	if o.Room.waits() {
+		go r.tick(s.room.ticks, o.Room.Now)
+	}
 	return r, nil
 }
 
@@ -50,28 +54,47 @@ func (r *Registry) Events() <-chan Event { return r.events }
 // Done is closed when the registry has ended.
 func (r *Registry) Done() <-chan struct{} { return r.done }
 
-// Acquire chooses a worker and counts the caller in its load. It takes no
-// context because it waits only for the loop, never for a worker to become
-// free. Errors: ErrNoWorker, ErrRetryBudget, ErrStopped.
-func (r *Registry) Acquire(q *Request) (Lease, error) {
+// Client is whom a request is for.
+type Client interface {
+	// Leaving is called when the request has to wait for room, by the goroutine
+	// that asked. The channel gives a value, or is closed, when the client leaves.
+	Leaving() <-chan struct{}
+}
+
+// Acquire is AcquireFor a client that never leaves.
+func (r *Registry) Acquire(q *Request) (Lease, error) { return r.AcquireFor(q, nil) }
+
+// AcquireFor chooses a worker and counts the caller in its load. Where there are
+// limits, it also fills in q.Admission, which the caller releases when the
+// request is over, and it may wait: until there is room, q's deadline, the
+// longest wait or the client's leaving. A lease that was granted as the client
+// left is returned. Errors: ErrNoWorker,
+// ErrRetryBudget, ErrStopped, ErrQueueFull, ErrQueueTimeout, ErrDeadline,
+// ErrClientLeft.
+func (r *Registry) AcquireFor(q *Request, c Client) (Lease, error) {
 	q.ready()
 	if !r.send(message{kind: kindAcquire, request: q, reply: q.reply}) {
 		return Lease{}, ErrStopped
 	}
-	return r.lease(r.wait(q))
+	return r.lease(r.wait(q, c))
 }
 
-// AcquirePair chooses a worker to prefill a request and one to decode it, and
+// AcquirePair is AcquirePairFor a client that never leaves.
+func (r *Registry) AcquirePair(q *Request) (prefill, decode Lease, err error) {
+	return r.AcquirePairFor(q, nil)
+}
+
+// AcquirePairFor chooses a worker to prefill a request and one to decode it, and
 // counts the caller in the load of the first; its place at the second is
 // reserved until Begin. When the decode worker is to do the whole, the prefill
-// lease is the zero Lease. Errors: ErrNoPrefill, ErrNoDecode, ErrRetryBudget,
-// ErrStopped.
-func (r *Registry) AcquirePair(q *Request) (prefill, decode Lease, err error) {
+// lease is the zero Lease. It may wait as AcquireFor does, and then holds
+// neither. Errors: ErrNoPrefill, ErrNoDecode and the others of AcquireFor.
+func (r *Registry) AcquirePairFor(q *Request, c Client) (prefill, decode Lease, err error) {
 	q.ready()
 	if !r.send(message{kind: kindPair, request: q, reply: q.reply}) {
 		return Lease{}, Lease{}, ErrStopped
 	}
-	return r.pair(r.wait(q), q)
+	return r.pair(r.wait(q, c), q)
 }
 
 func (r *Registry) pair(g grant, q *Request) (prefill, decode Lease, err error) {
@@ -261,7 +284,7 @@ func (l *Lease) Begin(q *Request) (Lease, error) {
 	if !r.send(message{kind: kindBegin, ticket: l.ticket, request: q, reply: q.reply}) {
 		return *l, ErrStopped
 	}
-	begun, err := r.lease(r.wait(q))
+	begun, err := r.lease(r.wait(q, nil))
 	if err != nil {
 		return *l, err
 	}

@@ -49,30 +49,37 @@ func (r *Router) NeedsFirstByte(role Role) bool { return r.firstBytes[role] }
 // NeedsProgress reports whether leases should be told of their streams' progress.
 func (r *Router) NeedsProgress() bool { return r.progress }
 
-// Acquire chooses a worker, counts the caller in its load, and lets the tree
-// learn that this worker will have seen the prompt. Errors: ErrNoWorker,
-// ErrRetryBudget, ErrStopped.
-func (r *Router) Acquire(q *Request) (Lease, error) {
+// Acquire is AcquireFor a client that never leaves.
+func (r *Router) Acquire(q *Request) (Lease, error) { return r.AcquireFor(q, nil) }
+
+// AcquireFor chooses a worker, counts the caller in its load, and lets the tree
+// learn that this worker will have seen the prompt; see Registry.AcquireFor.
+func (r *Router) AcquireFor(q *Request, c Client) (Lease, error) {
 	q.hits = q.hits[:0]
 	if r.tree == nil || !r.prefixes[q.Role] || len(q.Key) == 0 {
-		return r.Registry.Acquire(q)
+		return r.Registry.AcquireFor(q, c)
 	}
-	l, err := r.tree.Acquire(q)
+	l, err := r.tree.AcquireFor(q, c)
 	if err == nil {
 		r.tree.Insert(q.Key, l.Worker)
 	}
 	return l, err
 }
 
-// AcquirePair chooses a worker to prefill a request and one to decode it, and
-// lets the tree learn that both will have seen the prompt; see
-// Registry.AcquirePair.
+// AcquirePair is AcquirePairFor a client that never leaves.
 func (r *Router) AcquirePair(q *Request) (prefill, decode Lease, err error) {
+	return r.AcquirePairFor(q, nil)
+}
+
+// AcquirePairFor chooses a worker to prefill a request and one to decode it, and
+// lets the tree learn that both will have seen the prompt; see
+// Registry.AcquirePairFor.
+func (r *Router) AcquirePairFor(q *Request, c Client) (prefill, decode Lease, err error) {
 	q.hits = q.hits[:0]
 	if r.tree == nil || len(q.Key) == 0 || !r.prefixes[Prefill] && !r.prefixes[Decode] {
-		return r.Registry.AcquirePair(q)
+		return r.Registry.AcquirePairFor(q, c)
 	}
-	prefill, decode, err = r.tree.AcquirePair(q)
+	prefill, decode, err = r.tree.AcquirePairFor(q, c)
 	if err != nil {
 		return prefill, decode, err
 	}

@@ -165,7 +165,7 @@ func TestHintsAreOfThisRequest(t *testing.T) {
 		want int
 	}{{k, 1}, {key(0, 40, 4), 0}, {k, 1}, {k, 1}} {
 		q.Key = tc.key
-		l, err := r.tree.Acquire(q)
+		l, err := r.tree.AcquireFor(q, nil)
 		if err != nil {
 			t.Fatalf("Acquire: %v", err)
 		}

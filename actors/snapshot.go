@@ -30,6 +30,18 @@ type Snapshot struct {
 	Draining      bool
 	RetryTokens   float64 // retries that the budget allows at this instant; without meaning when there is none
 	RetryRefused  uint64  // for want of a token, since the start
+	Room          RoomView
+}
+
+// RoomView is the limits' side of a Snapshot. Without limits it is all zero.
+type RoomView struct {
+	Admitted   int    // admissions granted and not yet ended
+	Admissions uint64 // since the start
+	Dismissed  uint64
+	Waiting    [Classes]int // by class
+	OldestWait time.Duration
+	Waits      uint64 // requests that had to wait, since the start
+	Refusals   [numRefusals]uint64
 }
 
 // WorkerView is one worker in a Snapshot.
@@ -140,10 +152,22 @@ func (s *state) snapshot(now int64) Snapshot {
 			v.OldestLease = max(v.OldestLease, time.Duration(now-sl.since))
 		}
 	}
+	v.Room = s.room.view(now)
 	for _, p := range s.policies {
 		if k, ok := p.(policy.SessionKeeper); ok {
 			v.Sessions += k.Sessions()
 		}
+	}
+	return v
+}
+
+func (m *room) view(now int64) RoomView {
+	v := RoomView{
+		Admitted: m.admitted, Admissions: m.admissions, Dismissed: m.dismissed,
+		Waiting: m.queue.waiting, Waits: m.waits, Refusals: m.refusals,
+	}
+	if since, ok := m.queue.oldest(); ok {
+		v.OldestWait = time.Duration(max(now-since, 0))
 	}
 	return v
 }

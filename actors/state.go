@@ -55,6 +55,7 @@ type state struct {
 	budget   budget
 	docket   docket
 	lookAt   int64 // when to look for wedged workers again; never, if they aren't looked for
+	room     room
 
 	slots     []slot
 	freeSlots []uint32
@@ -69,7 +70,10 @@ type state struct {
 	halted        bool
 
 	asked    policy.Request     // scratch of acquire: a local one would be allocated, as a policy is an interface
-	gathered []policy.Candidate // scratch of gather
+	gathered []policy.Candidate // scratch of gather and unfilled
+
+	skipped    int  // workers that candidates has left out because they are at their limit
+	skippedPin bool // and so the worker that the request is pinned to
 }
 
 // worker is one entry of the fleet, or a removed one with leases still live.
@@ -114,8 +118,13 @@ type slot struct {
 }
 
 func newState(o Options, events chan<- Event) (*state, error) {
+	room, err := newRoom(o.Room)
+	if err != nil {
+		return nil, err
+	}
 	s := &state{
 		opts:   o,
+		room:   room,
 		byURL:  make(map[string]WorkerID),
 		byBase: make(map[string][]WorkerID),
 		models: make(map[string]int),

@@ -76,35 +76,35 @@ func newTree(r *Registry, limit int) *Tree {
 	return t
 }
 
-// Acquire looks up the request's key and passes it on to the registry, which
-// answers. A tree that is busy is left out.
-func (t *Tree) Acquire(q *Request) (Lease, error) {
+// AcquireFor looks up the request's key and passes it on to the registry, which
+// answers; see Registry.AcquireFor. A tree that is busy is left out.
+func (t *Tree) AcquireFor(q *Request, c Client) (Lease, error) {
 	q.ready()
 	q.hits = q.hits[:0]
 	select {
 	case t.inbox <- treeMessage{kind: treeRoute, request: q, reply: q.reply}:
 	default:
-		return t.registry.Acquire(q)
+		return t.registry.AcquireFor(q, c)
 	}
-	g := t.wait(q)
+	g := t.wait(q, c)
 	if errors.Is(g.err, errBusy) {
-		return t.registry.Acquire(q)
+		return t.registry.AcquireFor(q, c)
 	}
 	return t.registry.lease(g)
 }
 
-// AcquirePair is Acquire for a pair.
-func (t *Tree) AcquirePair(q *Request) (prefill, decode Lease, err error) {
+// AcquirePairFor is AcquireFor for a pair.
+func (t *Tree) AcquirePairFor(q *Request, c Client) (prefill, decode Lease, err error) {
 	q.ready()
 	q.hits = q.hits[:0]
 	select {
 	case t.inbox <- treeMessage{kind: treePair, request: q, reply: q.reply}:
 	default:
-		return t.registry.AcquirePair(q)
+		return t.registry.AcquirePairFor(q, c)
 	}
-	g := t.wait(q)
+	g := t.wait(q, c)
 	if errors.Is(g.err, errBusy) {
-		return t.registry.AcquirePair(q)
+		return t.registry.AcquirePairFor(q, c)
 	}
 	return t.registry.pair(g, q)
 }
@@ -114,18 +114,20 @@ func (t *Tree) AcquirePair(q *Request) (prefill, decode Lease, err error) {
 // As in Registry.wait, one look at done is enough. When it is closed, the
 // registry may have the request and grant a lease, or nobody may have it: which
 // one is known at the latest when the registry ends too.
-func (t *Tree) wait(q *Request) grant {
+func (t *Tree) wait(q *Request, c Client) grant {
 	select {
 	case <-t.done:
 		select {
 		case <-q.reply:
+			t.registry.await(q, c)
 			return q.grant
 		case <-t.registry.done:
-			return t.registry.wait(q)
+			return t.registry.wait(q, c)
 		}
 	default:
 	}
 	<-q.reply
+	t.registry.await(q, c)
 	return q.grant
 }
 

@@ -47,7 +47,7 @@ func statsOf(t testing.TB, r *Router) TreeStats {
 func matchAt(t testing.TB, r *Router, k []uint64, id WorkerID) int {
 	t.Helper()
 	q := &Request{Key: k}
-	l, err := r.tree.Acquire(q)
+	l, err := r.tree.AcquireFor(q, nil)
 	if err != nil {
 		t.Fatalf("Acquire: %v", err)
 	}
@@ -433,7 +433,7 @@ func TestTreeEndsBeforeTheAnswer(t *testing.T) {
 	until(t, "the registry to have the request", func() bool { return len(r.inbox) == 1 })
 	r.tree.Stop()
 	got := make(chan grant, 1)
-	go func() { got <- r.tree.wait(q) }()
+	go func() { got <- r.tree.wait(q, nil) }()
 	letGo()
 	g := <-got
 	if g.err != nil || g.url != base(0) {

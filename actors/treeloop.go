@@ -7,7 +7,7 @@ import (
 	"loadstar/prefixtree"
 )
 
-// errBusy tells Tree.Acquire that the registry had no room for a request that
+// errBusy tells Tree.AcquireFor that the registry had no room for a request that
 // the tree would have passed on: the handler can wait where the tree must not.
 var errBusy = errors.New("the registry's inbox is full")
 
