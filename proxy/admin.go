@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"loadstar/actors"
-	"loadstar/proxy/httphead"
 
 	"github.com/valyala/fasthttp"
 )
@@ -302,6 +301,8 @@ func (x *exchange) add(spec WorkerSpec) (status int, message string) {
 		return fasthttp.StatusConflict, fmt.Sprintf("Worker %s already exists", base)
 	case errors.Is(err, actors.ErrStopped):
 		return fasthttp.StatusServiceUnavailable, err.Error()
+	case errors.Is(err, errHost):
+		return fasthttp.StatusForbidden, err.Error()
 	case err != nil:
 		return fasthttp.StatusBadRequest, err.Error()
 	}
@@ -377,15 +378,14 @@ func membersOf(v *actors.Snapshot, keep func(*actors.WorkerView) bool) []string 
 }
 
 // authorization is what a call of this router's own to a worker authenticates
-// with, on behalf of a client: the workers' key, or what the client sent.
+// with, on behalf of a client: the workers' key, or what the client sent unless it
+// was meant for this router.
 func (x *exchange) authorization() string {
 	if k := x.p.opts.WorkerKey; k != "" {
 		return "Bearer " + k
 	}
-	for l := httphead.LinesOf(x.ctx.Request.Header.RawHeaders()); l.Next(); {
-		if httphead.Is(l.Name, "authorization") {
-			return string(l.Value)
-		}
+	if x.p.opts.ClientKeys != nil || x.p.adminKey != nil && x.record.class == pathAdmin {
+		return ""
 	}
-	return ""
+	return string(x.auth)
 }

@@ -134,5 +134,8 @@ func answerProblem(ctx *fasthttp.RequestCtx, e *problem) {
 	if e.retryAfter > 0 {
 		resp.Header.Set("Retry-After", strconv.Itoa(e.retryAfter))
 	}
+	if e.status == fasthttp.StatusUnauthorized {
+		resp.Header.Set("WWW-Authenticate", "Bearer")
+	}
 	resp.SetBody(e.body())
 }

@@ -10,6 +10,7 @@ import (
 
 	"loadstar/actors"
 	"loadstar/proxy/httphead"
+	"loadstar/proxy/keyring"
 	"loadstar/proxy/routekey"
 	"loadstar/proxy/watch"
 
@@ -33,6 +34,11 @@ type exchange struct {
 	origin  []byte
 
 	fetchSite []byte // how a browser's page stands to this router; empty for other clients
+	auth      []byte // Authorization
+	apiKey    []byte // x-api-key
+
+	side side           // where it came from
+	keys keyring.Reader // of the clients' keys
 
 	body   []byte
 	framed bool // the request came with a body, if perhaps an empty one
@@ -58,8 +64,11 @@ type exchange struct {
 }
 
 // Handle serves one request. A panic in it is that request's 500.
-func (p *Proxy) Handle(ctx *fasthttp.RequestCtx) {
+func (p *Proxy) Handle(ctx *fasthttp.RequestCtx) { p.handle(ctx, clientSide) }
+
+func (p *Proxy) handle(ctx *fasthttp.RequestCtx, from side) {
 	x := p.exchanges.Get().(*exchange)
+	x.side = from
 	x.begin(ctx)
 	defer x.end()
 	x.dispatch()
@@ -103,13 +112,19 @@ func (x *exchange) end() {
 	if cap(x.session) > keptSession {
 		x.session = nil
 	}
-	x.ctx, x.path, x.target, x.origin, x.fetchSite, x.link, x.rest = nil, nil, nil, nil, nil, link{}, nil
+	x.forgetRequest()
+	x.link, x.rest = link{}, nil
 	x.query.Key, x.query.Session, x.query.Model = nil, nil, nil
 	x.p.exchanges.Put(x)
 }
 
+// forgetRequest lets go of what points into the request.
+func (x *exchange) forgetRequest() {
+	x.ctx, x.path, x.target, x.origin, x.fetchSite, x.auth, x.apiKey = nil, nil, nil, nil, nil, nil, nil
+}
+
 func (x *exchange) panicked(r any) {
-	x.p.panicked(string(x.path), r)
+	x.p.panicked(x.shownPath(), r)
 	x.record.cause = actors.Aborted
 	if !x.moved {
 		answerProblem(x.ctx, problemOf(nil))
@@ -138,7 +153,13 @@ func (x *exchange) dispatch() {
 		x.ctx.SetConnectionClose()
 		return
 	}
-	if r := x.p.routeOf(x.path); r != nil {
+	r := x.p.routeOf(x.path)
+	if !x.isHere(r) {
+		x.record.own = true
+		x.refuse(notHere())
+		return
+	}
+	if r != nil {
 		x.record.class, x.record.own = r.class, true
 		x.serveOwn(r)
 		return
@@ -149,6 +170,7 @@ func (x *exchange) dispatch() {
 	case string(m) == fasthttp.MethodOptions && len(x.p.opts.CORSOrigins) > 0:
 		x.record.own = true
 		x.preflight("POST")
+	case !x.admit(nil): // which has answered
 	case ok && known.generates && string(m) != fasthttp.MethodPost:
 		x.refuseMethod("POST")
 	default:
@@ -195,7 +217,7 @@ func (x *exchange) accessEntry() *accessEntry {
 	if a, ok := x.ctx.RemoteAddr().(*net.TCPAddr); ok {
 		client = a.IP.String()
 	}
-	return &accessEntry{method: string(x.ctx.Method()), path: string(x.path), id: string(x.id), client: client}
+	return &accessEntry{method: string(x.ctx.Method()), path: x.shownPath(), id: string(x.id), client: client}
 }
 
 // forward relays the request to a worker and the answer back.
@@ -267,6 +289,9 @@ func (x *exchange) refuse(e *problem) {
 	h := x.lines[:0]
 	if e.retryAfter > 0 {
 		h = httphead.AppendLine(h, "Retry-After", itoa(e.retryAfter))
+	}
+	if e.status == fasthttp.StatusUnauthorized {
+		h = httphead.AppendLine(h, "WWW-Authenticate", "Bearer")
 	}
 	if x.p.opts.Compat {
 		x.answerOwn(e.status, h, plainText, []byte(e.message))

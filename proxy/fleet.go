@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -92,10 +93,17 @@ func (s *server) setRanks(spec actors.Spec, n int) {
 	}
 }
 
+// errHost continues a sentence that begins with a worker's URL.
+var errHost = errors.New("has a host that --allowed-worker-hosts does not name")
+
 // add makes members of all workers at servers.
 func (p *Proxy) add(servers []*server) error {
 	var specs []actors.Spec
 	for _, s := range servers {
+		if !p.opts.WorkerHosts.Allow(s.site.base) {
+			retire(specs)
+			return fmt.Errorf("%s %w", s.site.base, errHost)
+		}
 		for i := range s.specs {
 			pool, err := upstream.NewPool(s.site.base, p.upstreamOptions())
 			if err != nil {

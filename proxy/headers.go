@@ -14,6 +14,8 @@ type seen struct {
 	idRank    int // position of the id's header among those configured
 	origin    []byte
 	fetchSite []byte // Sec-Fetch-Site, of browsers
+	auth      []byte // Authorization
+	apiKey    []byte // x-api-key
 	forwarded []byte // X-Forwarded-For
 }
 
@@ -33,11 +35,19 @@ func (x *exchange) readHeaders() *problem {
 			if httphead.Is(n, "origin") {
 				f.origin = l.Value
 			}
+		case 9:
+			if f.apiKey == nil && httphead.Is(n, "x-api-key") {
+				f.apiKey = l.Value
+			}
 		case 10:
 			if httphead.Is(n, "connection") {
 				if err := x.named.Add(l.Value); err != nil {
 					return badRequest("A request header can't be accepted: " + err.Error() + ".")
 				}
+			}
+		case 13:
+			if f.auth == nil && httphead.Is(n, "authorization") {
+				f.auth = l.Value
 			}
 		case 14:
 			// fasthttp itself makes up a length of 0 where there is none.
@@ -75,7 +85,7 @@ func (x *exchange) readHeaders() *problem {
 		}
 	}
 	x.identify(&f)
-	x.origin, x.fetchSite = f.origin, f.fetchSite
+	x.origin, x.fetchSite, x.auth, x.apiKey = f.origin, f.fetchSite, f.auth, f.apiKey
 	x.headers = x.addOwn(h, &f)
 	return nil
 }
@@ -130,12 +140,16 @@ func (x *exchange) passes(name []byte) bool {
 		if httphead.Is(name, "expect") {
 			return false
 		}
+	case 9:
+		if x.isSpent(name) {
+			return false
+		}
 	case 12:
 		if httphead.Is(name, "x-request-id") {
 			return false
 		}
 	case 13:
-		if x.p.opts.WorkerKey != "" && httphead.Is(name, "authorization") {
+		if x.isSpent(name) || x.p.opts.WorkerKey != "" && httphead.Is(name, "authorization") {
 			return false
 		}
 	case 14:

@@ -42,6 +42,8 @@ func (p *Proxy) handleMetrics(ctx *fasthttp.RequestCtx) {
 		ctx.SetBodyString("OK")
 	case debug && path == "/debug/leases":
 		p.dumpLeases(ctx)
+	case debug && path == "/debug/pprof/cmdline":
+		ctx.Error("Not found: the command line may hold keys", 404)
 	case debug:
 		pprofhandler.PprofHandler(ctx)
 	default:

@@ -29,9 +29,9 @@ func (p *Proxy) ownRoutes() map[string]*route {
 		"/health":                 {class: pathStatus, get: (*exchange).health},
 		"/metrics":                {class: pathStatus, get: (*exchange).writeMetrics},
 		"/v1/models":              {class: pathModels, get: (*exchange).models},
-		"/get_loads":              {class: pathAdmin, get: (*exchange).getLoads},
+		"/get_loads":              {class: pathAdmin, get: (*exchange).getLoads, admin: true},
 		"/scheduling/diagnostics": {class: pathAdmin, get: (*exchange).noScheduling},
-		"/finish_session":         {class: pathAdmin, post: (*exchange).finishSession},
+		"/finish_session":         {class: pathAdmin, post: (*exchange).finishSession, admin: true},
 		"/list_workers":           {class: pathAdmin, get: (*exchange).listWorkers, admin: true},
 		"/add_worker":             {class: pathAdmin, post: (*exchange).addWorker, admin: true},
 		"/remove_worker":          {class: pathAdmin, post: (*exchange).removeWorker, admin: true},
@@ -51,6 +51,21 @@ func (p *Proxy) routeOf(path []byte) *route {
 		return workerRoute
 	}
 	return nil
+}
+
+// shownPath is the path for the access log. What should name a worker and doesn't
+// is left out: it may hold a password.
+func (x *exchange) shownPath() string {
+	if x.p.routeOf(x.path) == workerRoute {
+		raw, err := unescapeWorker(x.path)
+		if err == nil {
+			_, err = canonicalName(raw)
+		}
+		if err != nil {
+			return "/workers/…"
+		}
+	}
+	return string(x.path)
 }
 
 // allowed lists the methods of a route.
@@ -85,13 +100,9 @@ func (x *exchange) serveOwn(r *route) {
 		}
 	}
 	switch {
+	case !x.admit(r): // which has answered
 	case serve == nil:
 		x.refuseMethod(r.allowed())
-	case r.admin && !x.p.opts.Compat && !x.ctx.RemoteIP().IsLoopback():
-		x.refuse(&problem{
-			fasthttp.StatusForbidden, kindPermission, "admin_not_allowed",
-			"The admin API answers to this machine only; --compat opens it to everybody, as vllm-router does.", 0,
-		})
 	case r.admin && !x.p.opts.Compat && x.fromPage():
 		x.refuse(&problem{
 			fasthttp.StatusForbidden, kindPermission, "admin_not_for_browsers",

@@ -11,6 +11,8 @@ import (
 
 	"loadstar/actors"
 	"loadstar/actors/discovery/zmq"
+	"loadstar/actors/workerurl"
+	"loadstar/proxy/keyring"
 	"loadstar/proxy/upstream"
 	"loadstar/proxy/watch"
 
@@ -28,17 +30,21 @@ type Options struct {
 	Timeouts Timeouts
 	Limits   Limits
 
-	WorkerKey         string        // sent to workers as a bearer token in place of what the client sent; empty passes the client's on
-	WorkerTLS         *tls.Config   // for https workers; nil is the system's defaults
-	RequestIDHeaders  []string      // where a client may name its request, first found wins; nil is the usual four
-	Ranks             int           // data-parallel ranks of each worker; below 2 for none
-	CORSOrigins       []string      // origins that browsers may call from; empty for none, "*" for any
-	ForwardedHeaders  bool          // add X-Forwarded-For, -Proto and -Host
-	Compat            bool          // keep to what vllm-router answers where this router is stricter
-	AccessLog         bool          // log one line a request
-	PrometheusBuckets bool          // histograms with le buckets instead of vmrange
-	DebugEndpoints    bool          // serve pprof and the state dump on the metrics listener
-	StartupTimeout    time.Duration // how long /add_worker waits for a worker to become healthy
+	WorkerKey         string          // sent to workers as a bearer token in place of what the client sent; empty passes the client's on
+	WorkerTLS         *tls.Config     // for https workers; nil is the system's defaults
+	WorkerHosts       workerurl.Hosts // whose workers may be members; the zero value allows all
+	ClientKeys        *keyring.Ring   // keys of which a client has to have one; nil lets all call
+	AdminKey          string          // lets its holder call the admin API from anywhere; empty lets this machine call it
+	AdminListener     bool            // the admin API is served by ServeAdmin alone
+	RequestIDHeaders  []string        // where a client may name its request, first found wins; nil is the usual four
+	Ranks             int             // data-parallel ranks of each worker; below 2 for none
+	CORSOrigins       []string        // origins that browsers may call from; empty for none, "*" for any
+	ForwardedHeaders  bool            // add X-Forwarded-For, -Proto and -Host
+	Compat            bool            // keep to what vllm-router answers where this router is stricter
+	AccessLog         bool            // log one line a request
+	PrometheusBuckets bool            // histograms with le buckets instead of vmrange
+	DebugEndpoints    bool            // serve pprof and the state dump on the metrics listener
+	StartupTimeout    time.Duration   // how long /add_worker waits for a worker to become healthy
 
 	Version string
 	Log     *slog.Logger
@@ -92,7 +98,9 @@ type Proxy struct {
 	control       *controlClient
 	models        *modelDesk
 	routes        map[string]*route
+	adminKey      *keyring.Set // nil if there is none
 	server        *fasthttp.Server
+	adminServer   *fasthttp.Server
 	metricsServer *fasthttp.Server
 	idHeads       []string
 
@@ -137,7 +145,8 @@ func New(o Options) (*Proxy, error) {
 	p.models = newModelDesk(p.control)
 	p.prober = actors.NewProber(router.Registry, o.Health.HealthOptions)
 	p.routes = p.ownRoutes()
-	p.server, p.metricsServer = p.newServer(), p.newMetricsServer()
+	p.adminKey = keyOf(o.AdminKey)
+	p.server, p.adminServer, p.metricsServer = p.newServer(p.Handle), p.newServer(p.HandleAdmin), p.newMetricsServer()
 	p.exchanges.New = func() any { return &exchange{leg: leg{p: p}} }
 	p.streams.New = func() any { return &stream{p: p} }
 	p.guards.New = func() any { return p.watcher.NewGuard() }

@@ -21,6 +21,7 @@ type record struct {
 	others   bool // another worker might have served the last attempt
 	bytes    int64
 	worker   string
+	tenant   string       // whose key the client has; empty if keys are not checked or it has no name
 	prefill  string       // worker of the first phase, if there were two
 	log      *accessEntry // nil unless there is an access log
 }
@@ -62,6 +63,9 @@ func (p *Proxy) finished(r *record) {
 		slog.String("client", r.log.client), slog.Int("status", r.status), slog.String("outcome", r.outcome()),
 		slog.String("worker", r.worker), slog.Int("attempts", r.attempts), slog.Int64("bytes", r.bytes),
 		slog.Duration("first_byte", r.first), slog.Duration("duration", time.Since(r.started)),
+	}
+	if r.tenant != "" {
+		attrs = append(attrs, slog.String("tenant", r.tenant))
 	}
 	if r.prefill != "" {
 		attrs = append(attrs, slog.String("prefill_worker", r.prefill))

@@ -18,10 +18,10 @@ const readBuffer = 4096
 
 // newServer configures fasthttp for serving clients. It must not change what
 // passes: it adds no header, parses no form and normalises no name.
-func (p *Proxy) newServer() *fasthttp.Server {
+func (p *Proxy) newServer(handle fasthttp.RequestHandler) *fasthttp.Server {
 	t, l := &p.opts.Timeouts, &p.opts.Limits
 	return &fasthttp.Server{
-		Handler:       p.Handle,
+		Handler:       handle,
 		ErrorHandler:  p.badHead,
 		ExpectHandler: p.expect,
 		Logger:        quietLogger{p.log},
@@ -62,8 +62,11 @@ func (p *Proxy) badHead(ctx *fasthttp.RequestCtx, err error) {
 
 // expect decides on a request that waits for leave to send its body.
 func (p *Proxy) expect(ctx *fasthttp.RequestCtx) int {
-	if ctx.Request.Header.ContentLength() > p.opts.Limits.BodyBytes {
-		e := tooLarge(p.opts.Limits.BodyBytes)
+	e := p.barredEarly(ctx)
+	if e == nil && ctx.Request.Header.ContentLength() > p.opts.Limits.BodyBytes {
+		e = tooLarge(p.opts.Limits.BodyBytes)
+	}
+	if e != nil {
 		p.metrics.rejected(e.status)
 		answerProblem(ctx, e)
 		return e.status
@@ -86,13 +89,7 @@ func (q quietLogger) Printf(_ string, args ...any) {
 // Serve serves clients that connect to ln until Shutdown; certs is nil for plain
 // HTTP.
 func (p *Proxy) Serve(ln net.Listener, certs *tls.Config) error {
-	ln = newPatientListener(ln, p.log)
-	if certs != nil {
-		certs = certs.Clone()
-		certs.NextProtos = []string{"http/1.1"}
-		ln = tls.NewListener(ln, certs)
-	}
-	return p.server.Serve(ln)
+	return p.server.Serve(p.listener(ln, certs))
 }
 
 // BeginDrain makes the router known as not ready, while it still serves, each
@@ -107,7 +104,7 @@ func (p *Proxy) BeginDrain() {
 // for ctx. Then it ends everything, and reports if requests were cut off.
 func (p *Proxy) Shutdown(ctx context.Context) error {
 	p.BeginDrain()
-	err := p.server.ShutdownWithContext(ctx)
+	err := errors.Join(p.server.ShutdownWithContext(ctx), p.adminServer.ShutdownWithContext(ctx))
 	err = errors.Join(err, p.Close(ctx))
 	// Metrics are served to the last, so that an end can be watched.
 	over, cancel := context.WithTimeout(context.Background(), time.Second)

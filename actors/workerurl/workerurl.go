@@ -116,8 +116,8 @@ func checkPath(path string) error {
 	return nil
 }
 
-// Redacted hides what stands before an @ in the authority: it may be a
-// password, and the result goes into messages.
+// Redacted hides what stands before an @ in the authority, and a query: either may
+// hold a secret, and the result goes into messages.
 func Redacted(raw string) string {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
@@ -127,6 +127,9 @@ func Redacted(raw string) string {
 	}
 	if at := strings.LastIndex(rest, "@"); at >= 0 {
 		rest = "…" + rest[at:]
+	}
+	if i := strings.IndexAny(rest, "?#"); i >= 0 {
+		rest = rest[:i+1] + "…"
 	}
 	return scheme + rest
 }

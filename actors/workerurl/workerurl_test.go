@@ -48,6 +48,8 @@ func TestCanonicalRefuses(t *testing.T) {
 		{"rank behind a path", "http://worker1:8000/v1@3", "an @ in its path"},
 		{"escaped rank", "http://worker1:8000/v1%403", "an @ in its path"},
 		{"query", "http://worker1:8000?a=b", "a query or a fragment"},
+		{"query with a key", "http://worker1:8000/v1?key=secret", `"http://worker1:8000/v1?…" holds a query`},
+		{"query behind user info", "http://bob:sec?ret@worker1:8000?key=secret", `"http://…@worker1:8000?…" is not a URL`},
 		{"empty query", "http://worker1:8000?", "a query or a fragment"},
 		{"fragment", "http://worker1:8000#x", "a query or a fragment"},
 		{"port 0", "http://worker1:0", "has the port 0"},

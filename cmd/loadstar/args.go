@@ -35,9 +35,14 @@ func normalise(args []string, known func(command string) []*option) commandLine 
 		line.command, args = args[0], args[1:]
 	}
 	words := newVocabulary(known(line.command))
+	secret := "" // the flag that was last, if its values are secrets
 	for len(args) > 0 {
 		arg := args[0]
 		args = args[1:]
+		if !isFlag(arg) && secret != "" {
+			line.fault(fmt.Errorf("unexpected argument behind the value of --%s: is there a space in that value?", secret))
+			continue
+		}
 		if !isFlag(arg) {
 			line.fault(fmt.Errorf("unexpected argument %q: flags begin with two dashes, several values follow their flag separated by spaces, and demo comes first", arg))
 			continue
@@ -55,6 +60,12 @@ func normalise(args []string, known func(command string) []*option) commandLine 
 			}
 			line.faults = nil
 			return line
+		}
+		if err != nil && secret != "" && !strings.HasPrefix(arg, "--") {
+			err = fmt.Errorf("what follows --%[1]s is not a flag: write --%[1]s=%[2]s if the value begins with a dash", secret, words.options[secret].arg)
+		}
+		if secret = ""; err == nil && words.options[name] != nil && words.options[name].secret {
+			secret = name
 		}
 		used := 0
 		if err != nil {

@@ -91,6 +91,11 @@ func TestNormaliseFaults(t *testing.T) {
 		{"no value at the end", "--api-key", []string{"--api-key needs a value: write --api-key KEY, or --api-key=KEY if it begins with a dash"}},
 		{"stray argument", "serve", []string{`unexpected argument "serve": flags begin with two dashes, several values follow their flag separated by spaces, and demo comes first`}},
 		{"second value of a scalar", "--port 1 2", []string{`unexpected argument "2"`}},
+		{"second value of a key", "--api-key a secret", []string{"unexpected argument behind the value of --api-key: is there a space in that value?"}},
+		{"key that begins with a dash", "--admin-api-key -secret", []string{
+			"--admin-api-key needs a value: write --admin-api-key KEY, or --admin-api-key=KEY if it begins with a dash",
+			"what follows --admin-api-key is not a flag: write --admin-api-key=KEY if the value begins with a dash",
+		}},
 		{"value after an inline list", "--worker-urls=a b", []string{`unexpected argument "b"`}},
 		{"demo too late", "--port 1 demo", []string{`unexpected argument "demo"`}},
 		{"word after a switch", "--disable-retries yes", []string{`unexpected argument "yes"`}},

@@ -19,13 +19,16 @@ type config struct {
 	Compat  bool // reopens what is deliberately stricter than in vllm-router
 	Listen  listenConfig
 	TLS     tlsConfig
+	Access  accessConfig
 	HTTP    httpConfig
 	Workers workersConfig
-	Policy  policyConfig
-	PD      pdConfig
-	Health  healthConfig
-	Retry   retryConfig
-	Breaker breakerConfig
+	// WorkerTLS is for https workers.
+	WorkerTLS workerTLSConfig
+	Policy    policyConfig
+	PD        pdConfig
+	Health    healthConfig
+	Retry     retryConfig
+	Breaker   breakerConfig
 
 	Timeouts timeoutsConfig
 	Limits   limitsConfig
@@ -45,7 +48,7 @@ func (l listenConfig) Addr() string {
 	return net.JoinHostPort(l.Host, strconv.Itoa(l.Port))
 }
 
-// tlsConfig names the files of the clients' TLS. Both are set or neither is.
+// tlsConfig names the files of a certificate and its key. Both are set or neither is.
 type tlsConfig struct {
 	CertPath string
 	KeyPath  string
@@ -186,12 +189,7 @@ func (c config) check() []error {
 		faults = append(faults, fmt.Errorf("--retry-max-backoff-ms (%d) is below --retry-initial-backoff-ms (%d): raise the first or lower the second",
 			c.Retry.MaxBackoff.Milliseconds(), c.Retry.InitialBackoff.Milliseconds()))
 	}
-	if c.TLS.CertPath != "" && c.TLS.KeyPath == "" {
-		faults = append(faults, errors.New("--tls-cert-path needs --tls-key-path: give both, or neither for plain HTTP"))
-	}
-	if c.TLS.KeyPath != "" && c.TLS.CertPath == "" {
-		faults = append(faults, errors.New("--tls-key-path needs --tls-cert-path: give both, or neither for plain HTTP"))
-	}
+	faults = append(faults, c.checkAccess()...)
 	if c.Listen.overlaps(c.Metrics.Listen) {
 		faults = append(faults, fmt.Errorf("--port and --prometheus-port are both %d: give them different ports", c.Listen.Port))
 	}

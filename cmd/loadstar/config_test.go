@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"loadstar/actors/workerurl"
 )
 
 // defaultConfig is what an empty command line gives, written out.
@@ -43,6 +45,15 @@ func TestDefaults(t *testing.T) {
 	checkConfig(t, nil, nil, func(*config) {})
 }
 
+func hosts(t *testing.T, patterns ...string) workerurl.Hosts {
+	t.Helper()
+	h, err := workerurl.ParseHosts(patterns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -70,6 +81,30 @@ func TestCheck(t *testing.T) {
 		{"certificate and key", func(c *config) { c.TLS = tlsConfig{"c", "k"} }, ""},
 		{"certificate alone", func(c *config) { c.TLS.CertPath = "c" }, "--tls-cert-path needs --tls-key-path"},
 		{"key alone", func(c *config) { c.TLS.KeyPath = "k" }, "--tls-key-path needs --tls-cert-path"},
+		{"certificate for workers alone", func(c *config) { c.WorkerTLS.Pair.CertPath = "c" }, "--worker-tls-cert needs --worker-tls-key"},
+		{"key for workers alone", func(c *config) { c.WorkerTLS.Pair.KeyPath = "k" }, "--worker-tls-key needs --worker-tls-cert"},
+		{"worker on an allowed host", func(c *config) {
+			c.Access.WorkerHosts, c.Workers.URLs = hosts(t, "10.0.0.0/8"), []string{"http://10.0.0.1:80"}
+		}, ""},
+		{"worker on another host", func(c *config) {
+			c.Access.WorkerHosts, c.Workers.URLs = hosts(t, "10.0.0.0/8"), []string{"http://10.0.0.1:80", "http://a:80"}
+		}, "--allowed-worker-hosts does not name the host of http://a:80"},
+		{"worker of a phase on another host", func(c *config) {
+			c.Access.WorkerHosts, c.PD.Enabled = hosts(t, "a"), true
+			c.PD.Prefill, c.PD.Decode = []prefillWorker{{URL: "http://a:80"}}, []string{"http://b:80"}
+		}, "--allowed-worker-hosts does not name the host of http://b:80"},
+		{"admin listener here", func(c *config) { c.Access.AdminListen = listenConfig{"127.0.0.2", 9} }, ""},
+		{"admin listener here, by name", func(c *config) { c.Access.AdminListen = listenConfig{"localhost", 9} }, ""},
+		{"admin listener for others", func(c *config) { c.Access.AdminListen = listenConfig{"10.0.0.1", 9} }, "--admin-listen on another address than loopback needs --admin-api-key"},
+		{"admin listener for all", func(c *config) { c.Access.AdminListen = listenConfig{"::", 9} }, "--admin-listen on another address than loopback needs --admin-api-key"},
+		{"admin listener for others with a key", func(c *config) {
+			c.Access.AdminListen, c.Access.AdminKey = listenConfig{"10.0.0.1", 9}, "k"
+		}, ""},
+		{"admin listener for others, compatible", func(c *config) {
+			c.Access.AdminListen, c.Compat = listenConfig{"10.0.0.1", 9}, true
+		}, ""},
+		{"admin and clients on one port", func(c *config) { c.Access.AdminListen = c.Listen }, "--port and the port of --admin-listen are both 30000"},
+		{"admin and metrics on one port", func(c *config) { c.Access.AdminListen = c.Metrics.Listen }, "--prometheus-port and the port of --admin-listen are both 29000"},
 		{"one port twice", func(c *config) { c.Metrics.Listen.Port = 30000 }, "--port and --prometheus-port are both 30000"},
 		{"one port twice, every address", func(c *config) {
 			c.Listen = listenConfig{"0.0.0.0", 29000}

@@ -73,7 +73,7 @@ func TestEnvironmentFaults(t *testing.T) {
 		`LOADSTAR_WORKER_URLS grpc://c:3 is not supported: workers are spoken to over HTTP; start the engine's OpenAI server and give its http:// URL`,
 		`LOADSTAR_POLICY kv_aware is not in this version: it comes with placement by KV-cache events; leave it out and take --policy cache_aware, which needs none`,
 		`LOADSTAR_SERVICE_DISCOVERY is not in this version: it comes with service discovery; leave it out and name workers with --worker-urls or POST /workers`,
-		`API_KEY_VALIDATION_URLS is not in this version: it comes with the check of clients' keys; leave it out and check keys in front of the router`,
+		`API_KEY_VALIDATION_URLS is not supported: keys are checked here; leave it out and give them by --client-api-keys-file`,
 	}
 	_, err := parse(nil, vars)
 	got := faultsOf(t, err)

@@ -38,6 +38,7 @@ type option struct {
 	many func(values []string) []error
 
 	needs  string // for a list that may not be empty: what at least one is needed of
+	secret bool   // its values are never quoted
 	joined bool   // for a list: what follows a URL belongs to it; see joinPorts
 
 	given  bool
@@ -48,7 +49,7 @@ type option struct {
 func options(c *config) []*option {
 	var all []*option
 	for _, group := range [][]*option{
-		listenOptions(c), httpOptions(c), workerOptions(&c.Workers), policyOptions(&c.Policy),
+		listenOptions(c), accessOptions(&c.Access), httpOptions(c), workerOptions(&c.Workers), workerTLSOptions(&c.WorkerTLS), policyOptions(&c.Policy),
 		healthOptions(&c.Health), retryOptions(&c.Retry), breakerOptions(&c.Breaker),
 		timeoutOptions(&c.Timeouts), clientOptions(&c.Timeouts), pdOptions(c), limitOptions(&c.Limits),
 		metricsOptions(&c.Metrics), loggingOptions(&c.Logging), shutdownOptions(&c.Shutdown),

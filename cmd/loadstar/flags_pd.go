@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"loadstar/actors/workerurl"
 )
 
 // pdCategory is the heading of the flags of requests in two phases, which mean
@@ -185,7 +187,7 @@ func prefillWorkers(dst *[]prefillWorker) func([]string) []error {
 			case i < 0:
 				workers = append(workers, w)
 			case workers[i] != w:
-				faults = append(faults, fmt.Errorf("%q is there twice, with two bootstrap ports: name it once", w.URL))
+				faults = append(faults, fmt.Errorf("%q is there twice, with two bootstrap ports: name it once", workerurl.Redacted(w.URL)))
 			}
 		}
 		*dst = workers

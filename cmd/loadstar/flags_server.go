@@ -23,7 +23,7 @@ func listenOptions(c *config) []*option {
 		},
 		{
 			name: "tls-cert-path", arg: "FILE", category: category, from: ours,
-			usage: "speak TLS with the certificate chain in FILE (PEM); needs --tls-key-path",
+			usage: "speak TLS with the certificate chain in FILE (PEM), read again when it changes and on SIGHUP; needs --tls-key-path",
 			one:   readText(&c.TLS.CertPath),
 		},
 		{

@@ -20,7 +20,7 @@ func workerOptions(w *workersConfig) []*option {
 			many:  workerURLs("worker-urls", &w.URLs),
 		},
 		{
-			name: "api-key", arg: "KEY", category: category,
+			name: "api-key", arg: "KEY", category: category, secret: true,
 			usage: "present KEY as a bearer key to workers",
 			one:   readKey(&w.APIKey),
 		},

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"loadstar/proxy/keyring"
 )
 
 // Command lines as vllm-router is started with in its documentation, its tests
@@ -126,6 +128,16 @@ func TestOwnFlags(t *testing.T) {
 		want func(*config)
 	}{
 		{"TLS", "--tls-cert-path c.pem --tls-key-path k.pem", func(c *config) { c.TLS = tlsConfig{"c.pem", "k.pem"} }},
+		{"TLS towards workers", "--worker-tls-ca ca.pem --worker-tls-cert c.pem --worker-tls-key k.pem", func(c *config) {
+			c.WorkerTLS = workerTLSConfig{"ca.pem", tlsConfig{"c.pem", "k.pem"}}
+		}},
+		{"keys", "--client-api-key k1 a:k2 --client-api-key k3 --client-api-keys-file keys.txt --admin-api-key ak --admin-listen 10.0.0.1:9000", func(c *config) {
+			k2 := keyring.KeyOf("k2")
+			k2.Tenant = "a"
+			c.Access.ClientKeys, c.Access.ClientKeysFile = []keyring.Key{keyring.KeyOf("k1"), k2, keyring.KeyOf("k3")}, "keys.txt"
+			c.Access.AdminKey, c.Access.AdminListen = "ak", listenConfig{"10.0.0.1", 9000}
+		}},
+		{"allowed hosts", "--allowed-worker-hosts a,*.b 10.0.0.0/8", func(c *config) { c.Access.WorkerHosts = hosts(t, "a", "*.b", "10.0.0.0/8") }},
 		{"compatible", "--compat --x-forwarded-headers", func(c *config) { c.Compat, c.HTTP.ForwardedHeaders = true, true }},
 		{"limits", "--max-header-bytes 65536 --max-connections 10", func(c *config) { c.Limits.MaxHeaderBytes, c.Limits.MaxConnections = 65536, 10 }},
 		{"timeouts towards workers", "--connect-timeout-secs 1.5 --first-byte-timeout-secs 30 --idle-timeout-secs none --pool-idle-timeout-secs 4", func(c *config) {

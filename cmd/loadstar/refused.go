@@ -40,7 +40,6 @@ const (
 	comesPrograms  = "it comes with program scheduling; leave it out"
 	comesModels    = "it comes with pools of several models; leave it out and run one router for each model"
 	comesTracing   = "it comes with tracing; leave it out, trace headers pass through to the workers"
-	comesKeys      = "it comes with the check of clients' keys; leave it out and check keys in front of the router"
 	noWASM         = "there is no WASM runtime in this router; leave it out and change requests in front of it"
 	noBackends     = "workers speak vLLM's or OpenAI's HTTP API; give vllm or openai, or leave it out"
 )
@@ -80,7 +79,7 @@ var refused = map[string]refusal{
 	"otlp-traces-endpoint":           {when: later, sentence: comesTracing, rust: true},
 	"otel-sampling-ratio":            {when: later, sentence: comesTracing, rust: true},
 	"otel-excluded-paths":            {when: later, sentence: comesTracing, rust: true},
-	"api-key-validation-urls":        {when: later, sentence: comesKeys, env: "API_KEY_VALIDATION_URLS", rust: true},
+	"api-key-validation-urls":        {when: never, sentence: "keys are checked here; leave it out and give them by --client-api-keys-file", env: "API_KEY_VALIDATION_URLS", rust: true},
 
 	"wasm-middleware":        {when: never, sentence: noWASM},
 	"wasm-middleware-sha256": {when: never, sentence: noWASM},
@@ -92,6 +91,8 @@ var refused = map[string]refusal{
 	"epd-config":             {when: never, sentence: "encoders of their own are not routed to; leave it out", rust: true},
 	"profile":                {when: never, sentence: "workers are profiled directly, and this router by --debug-endpoints; leave it out", harmless: off, rust: true},
 	"worker-urls=grpc://":    {when: never, sentence: "workers are spoken to over HTTP; start the engine's OpenAI server and give its http:// URL"},
+
+	"worker-tls-insecure-skip-verify": {when: never, sentence: "a worker whose certificate is not verified may be anybody; leave it out and give the certificate's authority by --worker-tls-ca"},
 }
 
 // refusedFlags lists the flags that are refused, in order, without the single

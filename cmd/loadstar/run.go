@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -32,11 +31,13 @@ func route(ctx context.Context, c config) error {
 // serve runs the router. ready, if there is one, is called with the address once
 // clients are served.
 func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)) error {
-	certs, err := loadCertificate(c.TLS)
+	a, err := openAccess(c)
 	if err != nil {
 		return err
 	}
-	p, err := proxy.New(proxyOptions(c, log))
+	o := proxyOptions(c, log)
+	a.put(&o)
+	p, err := proxy.New(o)
 	if err != nil {
 		return err
 	}
@@ -56,6 +57,13 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 		closeNow()
 		return fmt.Errorf("cannot listen for metrics: %w; choose another --prometheus-host or --prometheus-port", err)
 	}
+	adminLn, err := listenAdmin(c)
+	if err != nil {
+		ln.Close()
+		metricsLn.Close()
+		closeNow()
+		return err
+	}
 	fleet := fleetOf(c)
 	err = p.AddWorkers(fleet)
 	if err == nil && c.PD.Enabled {
@@ -64,18 +72,25 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 	if err != nil {
 		ln.Close()
 		metricsLn.Close()
+		if adminLn != nil {
+			adminLn.Close()
+		}
 		closeNow()
 		return err
 	}
-	// Before anybody is told that it runs: a signal would end it without a word.
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	served := make(chan error, 2)
-	go func() { served <- p.Serve(ln, certs) }()
+	served := make(chan error, 3)
+	go func() { served <- p.Serve(ln, a.clientTLS) }()
 	go func() { served <- p.ServeMetrics(metricsLn) }()
-	log.Info("listening", "address", ln.Addr().String(), "tls", certs != nil, "metrics", metricsLn.Addr().String(),
+	admin := ""
+	if adminLn != nil {
+		admin = adminLn.Addr().String()
+		go func() { served <- p.ServeAdmin(adminLn, a.clientTLS) }()
+	}
+	log.Info("listening", "address", ln.Addr().String(), "tls", a.clientTLS != nil, "metrics", metricsLn.Addr().String(), "admin", admin,
 		"policy", policyText(c), "workers", len(fleet), "version", version)
+	fresh, stopFresh := context.WithCancel(context.Background())
+	defer stopFresh()
+	keepFresh(fresh, a.files, log)
 	if ready != nil {
 		ready(ln.Addr())
 	}
@@ -174,6 +189,7 @@ func proxyOptions(c config, log *slog.Logger) proxy.Options {
 		WorkerKey: c.Workers.APIKey, RequestIDHeaders: c.HTTP.RequestIDHeaders, Ranks: c.Workers.DPSize,
 		CORSOrigins: c.HTTP.CORSOrigins, ForwardedHeaders: c.HTTP.ForwardedHeaders, Compat: c.Compat,
 		AccessLog: c.Logging.AccessLog, PrometheusBuckets: c.Metrics.Buckets == bucketsPrometheus,
+		WorkerHosts: c.Access.WorkerHosts, AdminKey: c.Access.AdminKey, AdminListener: c.Access.HasAdminListener(),
 		DebugEndpoints: c.Metrics.Debug, StartupTimeout: c.Workers.StartupTimeout, Version: version, Log: log,
 	}
 	if c.Compat && len(o.CORSOrigins) == 0 {
@@ -200,15 +216,16 @@ const (
 	idleConnsPerWorker = 512
 )
 
-func loadCertificate(c tlsConfig) (*tls.Config, error) {
-	if c.CertPath == "" {
+// listenAdmin opens the admin API's own listener, nil if it has none.
+func listenAdmin(c config) (net.Listener, error) {
+	if !c.Access.HasAdminListener() {
 		return nil, nil
 	}
-	pair, err := tls.LoadX509KeyPair(c.CertPath, c.KeyPath)
+	ln, err := proxy.Listen(c.Access.AdminListen.Addr(), c.Timeouts.ClientWrite)
 	if err != nil {
-		return nil, fmt.Errorf("cannot use the certificate of --tls-cert-path %q and --tls-key-path %q: %w", c.CertPath, c.KeyPath, err)
+		return nil, fmt.Errorf("cannot listen for admin calls: %w; choose another --admin-listen", err)
 	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+	return ln, nil
 }
 
 // newLogger returns the log that the settings ask for, and what closes its file.

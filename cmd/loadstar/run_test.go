@@ -278,6 +278,13 @@ func TestStartFaults(t *testing.T) {
 			[]string{"--port", "0", "--prometheus-port", "0", "--vllm-pd-disaggregation", "--vllm-discovery-address", "127.0.0.1:" + port},
 			"cannot listen for workers at 127.0.0.1:" + port,
 		},
+		{"no such file of keys", []string{"--port", "0", "--client-api-keys-file", "/nonexistent/keys"}, `cannot use the keys of --client-api-keys-file "/nonexistent/keys": no such file or directory`},
+		{"no key in the file", []string{"--port", "0", "--client-api-keys-file", "/dev/null"}, `cannot use the keys of --client-api-keys-file "/dev/null": it holds no key`},
+		{"an endless file of keys", []string{"--port", "0", "--client-api-keys-file", "/dev/zero"}, `cannot use the keys of --client-api-keys-file "/dev/zero": it is larger than 4194304 bytes`},
+		{"no such authorities", []string{"--port", "0", "--worker-tls-ca", "/nonexistent.pem"}, `cannot use the authorities of --worker-tls-ca "/nonexistent.pem": no such file or directory`},
+		{"no authority in the file", []string{"--port", "0", "--worker-tls-ca", "/dev/null"}, `cannot use the authorities of --worker-tls-ca "/dev/null": it holds no certificate in PEM`},
+		{"no such certificate for workers", []string{"--port", "0", "--worker-tls-cert", "/nonexistent.pem", "--worker-tls-key", "/nonexistent.key"}, "cannot use the certificate of --worker-tls-cert"},
+		{"admin port taken", []string{"--port", "0", "--prometheus-port", "0", "--admin-listen", "127.0.0.1:" + port}, "cannot listen for admin calls"},
 		{"no such certificate", []string{"--port", "0", "--tls-cert-path", "/nonexistent.pem", "--tls-key-path", "/nonexistent.key"}, "cannot use the certificate"},
 		{"no such directory for logs", []string{"--port", "0", "--log-dir", "/nonexistent/logs"}, "cannot write the log file"},
 	} {

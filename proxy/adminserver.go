@@ -1,0 +1,24 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"net"
+)
+
+// ServeAdmin serves the admin API to clients that connect to ln until Shutdown;
+// certs is nil for plain HTTP. Options.AdminListener takes that API off the listener
+// of Serve.
+func (p *Proxy) ServeAdmin(ln net.Listener, certs *tls.Config) error {
+	return p.adminServer.Serve(p.listener(ln, certs))
+}
+
+// listener makes of a socket what a server accepts connections from.
+func (p *Proxy) listener(ln net.Listener, certs *tls.Config) net.Listener {
+	ln = newPatientListener(ln, p.log)
+	if certs == nil {
+		return ln
+	}
+	certs = certs.Clone()
+	certs.NextProtos = []string{"http/1.1"}
+	return tls.NewListener(ln, certs)
+}
