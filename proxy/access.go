@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 
+	"loadstar/actors/policy"
 	"loadstar/proxy/httphead"
 	"loadstar/proxy/keyring"
 
@@ -92,6 +93,9 @@ func (x *exchange) barredClient() *problem {
 		return unauthorized("The request has no key that is known here. Send one as Authorization: Bearer KEY.")
 	}
 	x.record.tenant = tenant
+	if tenant != "" {
+		x.query.Tenant = policy.Hash(tenant)
+	}
 	return nil
 }
 

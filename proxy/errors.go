@@ -28,6 +28,7 @@ const (
 	kindNotFound    = "not_found_error"
 	kindPermission  = "permission_error"
 	kindServer      = "server_error"
+	kindRateLimit   = "rate_limit_error"
 	kindUnavailable = "service_unavailable_error"
 )
 
@@ -65,6 +66,14 @@ func problemOf(err error) *problem {
 	switch {
 	case errors.Is(err, actors.ErrStopped):
 		return &problem{fasthttp.StatusServiceUnavailable, kindUnavailable, "shutting_down", "The router is shutting down.", 1}
+	case errors.Is(err, actors.ErrRetryBudget):
+		return &problem{fasthttp.StatusServiceUnavailable, kindUnavailable, "retry_budget_exhausted", "A worker failed the request, and too many requests are being retried already.", 1}
+	case errors.Is(err, actors.ErrQueueFull):
+		return &problem{fasthttp.StatusTooManyRequests, kindRateLimit, "queue_full", "The router is at its limit, and so is its queue.", 1}
+	case errors.Is(err, actors.ErrQueueTimeout):
+		return &problem{fasthttp.StatusServiceUnavailable, kindUnavailable, "queue_timeout", "The router is at its limit: the request waited too long for room.", 1}
+	case errors.Is(err, actors.ErrDeadline):
+		return &problem{fasthttp.StatusServiceUnavailable, kindUnavailable, "deadline_too_close", "The router is at its limit: the answer would begin behind the request's deadline.", 1}
 	case errors.Is(err, errNotObject):
 		return badRequest("The request body must be a JSON object, plainly encoded in UTF-8: this router splits requests in two phases.")
 	case errors.Is(err, actors.ErrNoPrefill):

@@ -47,6 +47,8 @@ type exchange struct {
 	scan    routekey.Scanner
 	query   actors.Request
 	exclude []actors.WorkerID
+	seen    int     // attempts that a worker has seen, and that failed; those of a decode phase are counted apart
+	suspect suspect // at which the first of them failed
 
 	sse     bool // the worker's answer is a stream of events
 	encoded bool // or compressed
@@ -82,6 +84,7 @@ func (x *exchange) begin(ctx *fasthttp.RequestCtx) {
 	x.id = x.id[:0]
 	x.moved, x.kept, x.roams, x.framed, x.off = false, false, false, false, nil
 	x.split.begin()
+	x.seen, x.suspect, x.query.Admission = 0, suspect{}, actors.Admission{}
 	x.exclude = x.exclude[:0]
 	x.record = record{started: time.Now()}
 }
@@ -99,6 +102,7 @@ func (x *exchange) end() {
 	}
 	_ = x.ctx.SetWriteDeadline(by) // a connection that refuses it is closed
 	if !x.moved {
+		x.query.Admission.Release(x.p.now())
 		x.link.settle(nil, false)
 		x.p.guards.Put(x.link.guard)
 		x.record.status = x.ctx.Response.StatusCode()

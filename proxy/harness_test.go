@@ -34,6 +34,7 @@ func testOptions(name string) Options {
 	}
 	o.Router.TreeBytes = 4 << 20
 	o.Router.MaxWorkers = 1024
+	o.Router.Retries = actors.RetryOptions{Ratio: 0.1, Floor: 1000}
 	o.Router.Breaker = actors.BreakerOptions{FailureThreshold: 10, SuccessThreshold: 3, Timeout: 60 * time.Second}
 	o.Router.Health = actors.HealthOptions{
 		FailureThreshold: 3, SuccessThreshold: 2, Interval: 50 * time.Millisecond, RetryInterval: 20 * time.Millisecond, Timeout: time.Second,

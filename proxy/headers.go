@@ -1,6 +1,13 @@
 package proxy
 
-import "loadstar/proxy/httphead"
+import (
+	"strconv"
+	"time"
+
+	"loadstar/actors"
+	"loadstar/actors/policy"
+	"loadstar/proxy/httphead"
+)
 
 // sessionHeaders name a session, the first one found wins. They are those of
 // vllm-router but for x-request-id and x-trace-id, which are new with every
@@ -27,6 +34,11 @@ func (x *exchange) readHeaders() *problem {
 	raw := x.ctx.Request.Header.RawHeaders()
 	f := seen{idRank: len(x.p.idHeads)}
 	x.named.Reset()
+	q := &x.query
+	q.Class, q.Tenant, q.Deadline = 0, 0, 0
+	if d := x.p.opts.Deadline; d > 0 {
+		q.Deadline = x.p.now() + int64(d)
+	}
 	h := x.headers[:0]
 	l := httphead.LinesOf(raw)
 	for l.Next() {
@@ -69,6 +81,7 @@ func (x *exchange) readHeaders() *problem {
 		}
 		x.noteSession(&f, &l)
 		x.noteID(&f, &l)
+		x.noteClaim(&l)
 		if x.passes(l.Name) {
 			h = httphead.AppendLine(h, l.Name, l.Value)
 		}
@@ -105,6 +118,24 @@ func (x *exchange) noteID(f *seen, l *httphead.Lines) {
 	for i := 0; i < f.idRank; i++ {
 		if len(l.Value) > 0 && httphead.Is(l.Name, x.p.idHeads[i]) {
 			f.id, f.idRank = l.Value, i
+		}
+	}
+}
+
+// noteClaim notes what a header says of a request's claim to be served: its class,
+// its tenant, and by when.
+func (x *exchange) noteClaim(l *httphead.Lines) {
+	o, q := &x.p.opts, &x.query
+	switch {
+	case o.ClassHeader != "" && httphead.Is(l.Name, o.ClassHeader):
+		if v := l.Value; len(v) == 1 && v[0] >= '0' && v[0] < '0'+actors.Classes {
+			q.Class = v[0] - '0'
+		}
+	case o.TenantHeader != "" && httphead.Is(l.Name, o.TenantHeader):
+		q.Tenant = policy.Hash(string(l.Value))
+	case httphead.Is(l.Name, "x-request-deadline-ms"):
+		if ms, err := strconv.ParseUint(string(l.Value), 10, 32); err == nil {
+			q.Deadline = x.p.now() + int64(ms)*int64(time.Millisecond)
 		}
 	}
 }

@@ -35,6 +35,13 @@ type link struct {
 	readBy  time.Time // deadline set on conn for reading; zero when unknown
 }
 
+// Leaving has the client watched, and returns a channel that tells of its leaving,
+// for who waits for something else than a worker; see watch.Guard.Gone.
+func (l *link) Leaving() <-chan struct{} {
+	l.guard.Arm(l.client, nil)
+	return l.guard.Gone()
+}
+
 // attach makes conn the connection to the worker.
 func (l *link) attach(conn *upstream.Conn) {
 	l.conn, l.readBy = conn, time.Time{}

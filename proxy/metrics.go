@@ -193,6 +193,7 @@ func (m *metricSet) writeWorkers(w io.Writer) {
 	metrics.WriteGaugeFloat64(w, "loadstar_oldest_lease_seconds", v.OldestLease.Seconds())
 	metrics.WriteGaugeUint64(w, "loadstar_sessions", uint64(v.Sessions))
 	metrics.WriteCounterUint64(w, "loadstar_events_dropped_total", v.EventsDropped)
+	m.writeRoom(w, &v)
 	name := m.p.policies()
 	m.pd.writeWorkers(w, &v)
 	for i := range v.Workers {
@@ -204,19 +205,17 @@ func (m *metricSet) writeWorkers(w io.Writer) {
 			}
 			return s + "}"
 		}
-		healthy := uint64(0)
-		if k.Healthy {
-			healthy = 1
-		}
 		metrics.WriteGaugeUint64(w, series("vllm_router_worker_load"), uint64(k.Load))
 		metrics.WriteGaugeUint64(w, series("vllm_router_running_requests"), uint64(k.Load))
-		metrics.WriteGaugeUint64(w, series("vllm_router_worker_health"), healthy)
+		metrics.WriteGaugeUint64(w, series("vllm_router_worker_health"), boolGauge(k.Healthy))
 		metrics.WriteGaugeUint64(w, series("vllm_router_cb_state"), uint64(k.Breaker))
 		metrics.WriteCounterUint64(w, series("vllm_router_processed_requests_total"), k.Granted)
 		metrics.WriteCounterUint64(w, series("vllm_router_policy_decisions_total", "policy", name), k.Granted)
 		metrics.WriteCounterUint64(w, series("vllm_router_cb_outcomes_total", "outcome", "success"), k.CBGood)
 		metrics.WriteCounterUint64(w, series("vllm_router_cb_outcomes_total", "outcome", "failure"), k.CBBad)
 		metrics.WriteGaugeUint64(w, series("loadstar_worker_pending_blocks"), uint64(k.Pending))
+		metrics.WriteCounterUint64(w, series("loadstar_cb_spared_total"), k.CBSpared)
+		metrics.WriteGaugeUint64(w, series("loadstar_worker_wedged"), boolGauge(k.Wedged))
 		for ph, n := range k.InPhase {
 			if n > 0 || actors.Phase(ph) == actors.Plain {
 				metrics.WriteGaugeUint64(w, series("loadstar_worker_leases", "phase", actors.Phase(ph).String()), uint64(n))
@@ -236,4 +235,27 @@ func (m *metricSet) writeWorkers(w io.Writer) {
 			}
 		}
 	}
+}
+
+// writeRoom writes what limits and budgets have to say.
+func (m *metricSet) writeRoom(w io.Writer, v *actors.Snapshot) {
+	metrics.WriteGaugeFloat64(w, "loadstar_retry_budget_tokens", v.RetryTokens)
+	metrics.WriteCounterUint64(w, "loadstar_retry_budget_refused_total", v.RetryRefused)
+	r := &v.Room
+	metrics.WriteGaugeUint64(w, "loadstar_admitted_requests", uint64(r.Admitted))
+	metrics.WriteGaugeFloat64(w, "loadstar_queue_oldest_seconds", r.OldestWait.Seconds())
+	metrics.WriteCounterUint64(w, "loadstar_queue_waits_total", r.Waits)
+	for c, n := range r.Waiting {
+		metrics.WriteGaugeUint64(w, fmt.Sprintf("loadstar_queue_waiting{class=\"%d\"}", c), uint64(n))
+	}
+	for i, reason := range actors.Refusals() {
+		metrics.WriteCounterUint64(w, fmt.Sprintf("loadstar_queue_refused_total{reason=%q}", reason), r.Refusals[i])
+	}
+}
+
+func boolGauge(on bool) uint64 {
+	if on {
+		return 1
+	}
+	return 0
 }

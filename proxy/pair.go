@@ -36,7 +36,7 @@ type split struct {
 	run    *prefillRun // a prefill that runs beside the decode request
 	known  bool        // reply is there
 	kept   bool        // kv serve for another decode worker
-	redone bool        // both requests were made again, since a decode worker had seen one
+	redone bool        // a decode worker has seen the request and failed it, and another is asked
 	pinned bool        // the prefill worker holds blocks that nobody came for
 	site   *site       // of the prefill worker
 	began  time.Time   // of the decode request
@@ -106,8 +106,11 @@ func (x *exchange) tryPair() (again bool, err error) {
 	if s.kept {
 		return x.tryDecode()
 	}
-	prefill, decode, err := x.p.router.AcquirePair(&x.query)
-	if err != nil {
+	prefill, decode, err := x.p.router.AcquirePairFor(&x.query, &x.link)
+	if err = x.waited(err); err != nil {
+		// The zero Lease has nothing to give back.
+		prefill.Release(actors.ClientGone, x.p.now())
+		decode.Release(actors.ClientGone, x.p.now())
 		return false, err
 	}
 	if prefill.Handle == nil {
@@ -186,7 +189,7 @@ func (x *exchange) prefillFirst(lease actors.Lease) (again bool, err error) {
 	cause, reuse := actors.Aborted, false
 	defer func() {
 		x.link.part(pool, reuse)
-		lease.Release(cause, x.p.now())
+		x.release(&lease, cause, again)
 	}()
 	s.body = x.composePrefill(&x.leg, &lease, s.body[:0])
 	s.answer, s.reply, reuse, err = x.prefill(pool, lease.Worker, s.answer[:0])
@@ -262,7 +265,7 @@ func (x *exchange) appendPairID(h []byte) []byte {
 // tryDecode has another decode worker fetch what was prefilled before.
 func (x *exchange) tryDecode() (again bool, err error) {
 	x.query.Role, x.query.Whole = actors.Decode, false
-	lease, err := x.p.router.Acquire(&x.query)
+	lease, err := x.acquire()
 	if err != nil {
 		return false, err
 	}
@@ -282,7 +285,7 @@ func (x *exchange) decodeAt(lease actors.Lease) (again bool, err error) {
 		s.stopPrefill()
 		x.link.settle(pool, reuse)
 		x.record.cause = cause
-		lease.Release(cause, p.now())
+		x.release(&lease, cause, again)
 	}()
 	x.granted(&lease)
 	x.composeDecode(&lease)
@@ -296,6 +299,9 @@ func (x *exchange) decodeAt(lease actors.Lease) (again bool, err error) {
 	if err == nil {
 		x.record.firstByte()
 		p.metrics.pd.decode.Update(time.Since(s.began).Seconds())
+		if p.router.NeedsFirstByte(actors.Decode) {
+			lease.FirstByte()
+		}
 		cause = actors.CauseOf(x.answer.Status)
 		x.takeHead(size)
 		if x.answer.Status >= 400 {
@@ -350,7 +356,7 @@ func (x *exchange) decodeFailed(lease *actors.Lease, f *failure) (again bool, er
 		}
 		s.redone = true
 	}
-	if !x.attemptsLeft() || x.p.stopping() {
+	if !x.attemptsLeft(0) || x.p.stopping() {
 		return false, f
 	}
 	x.abandon()
@@ -381,7 +387,11 @@ func (x *exchange) decodeRefused(lease *actors.Lease, reuse *bool) (again bool, 
 		x.p.doubt(s.site)
 		s.pinned, s.kept = false, false
 	}
-	again = (busy || !s.redone) && (lease.Decision.Candidates > 1 || !x.answer.HasRetryAfter) && x.attemptsLeft() && !x.p.stopping()
+	seen := 0
+	if s.redone {
+		seen = 1
+	}
+	again = x.attemptsLeft(seen) && (lease.Decision.Candidates > 1 || !x.answer.HasRetryAfter) && !x.p.stopping()
 	switch {
 	case status >= 500:
 		var e *problem
@@ -393,7 +403,7 @@ func (x *exchange) decodeRefused(lease *actors.Lease, reuse *bool) (again bool, 
 		return false, err
 	}
 	if again {
-		s.redone = s.redone || !busy
+		s.redone = true
 		x.abandon()
 	}
 	return again, nil

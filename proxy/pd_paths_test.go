@@ -208,15 +208,15 @@ func TestPairWorkerFails(t *testing.T) {
 		code       string
 		seen       [2]int // requests at each phase
 	}{
-		{"reset before the head", "prefill", proxytest.ResetBeforeHead, nil, 502, "upstream_closed", [2]int{3, 0}},
-		{"reset in the body", "prefill", cut, nil, 502, "upstream_truncated", [2]int{3, 0}},
+		{"reset before the head", "prefill", proxytest.ResetBeforeHead, nil, 502, "upstream_closed", [2]int{2, 0}},
+		{"reset in the body", "prefill", cut, nil, 502, "upstream_truncated", [2]int{2, 0}},
 		{"silence", "prefill", proxytest.Silent, impatient, 504, "upstream_timeout", [2]int{1, 0}},
 		{"silence in the body", "prefill", halfReply(nixlReply), impatient, 504, "upstream_timeout", [2]int{1, 0}},
-		{"no JSON", "prefill", func(x *proxytest.Exchange) { x.Reply(200, "<html>", jsonType) }, nil, 502, "upstream_invalid_answer", [2]int{3, 0}},
-		{"half a JSON", "prefill", func(x *proxytest.Exchange) { x.Reply(200, `{"kv_transfer_params":{"a":1}`, jsonType) }, nil, 502, "upstream_invalid_answer", [2]int{3, 0}},
-		{"nothing", "prefill", func(x *proxytest.Exchange) { x.Reply(204, "") }, nil, 502, "upstream_invalid_answer", [2]int{3, 0}},
-		{"an empty body", "prefill", func(x *proxytest.Exchange) { x.Reply(200, "", jsonType) }, nil, 502, "upstream_invalid_answer", [2]int{3, 0}},
-		{"no HTTP", "prefill", func(x *proxytest.Exchange) { x.Raw("220 smtp\r\n\r\n"); x.CloseFIN() }, nil, 502, "upstream_invalid_answer", [2]int{3, 0}},
+		{"no JSON", "prefill", func(x *proxytest.Exchange) { x.Reply(200, "<html>", jsonType) }, nil, 502, "upstream_invalid_answer", [2]int{2, 0}},
+		{"half a JSON", "prefill", func(x *proxytest.Exchange) { x.Reply(200, `{"kv_transfer_params":{"a":1}`, jsonType) }, nil, 502, "upstream_invalid_answer", [2]int{2, 0}},
+		{"nothing", "prefill", func(x *proxytest.Exchange) { x.Reply(204, "") }, nil, 502, "upstream_invalid_answer", [2]int{2, 0}},
+		{"an empty body", "prefill", func(x *proxytest.Exchange) { x.Reply(200, "", jsonType) }, nil, 502, "upstream_invalid_answer", [2]int{2, 0}},
+		{"no HTTP", "prefill", func(x *proxytest.Exchange) { x.Raw("220 smtp\r\n\r\n"); x.CloseFIN() }, nil, 502, "upstream_invalid_answer", [2]int{2, 0}},
 		{"reset before the head", "decode", proxytest.ResetBeforeHead, nil, 502, "upstream_closed", [2]int{2, 2}},
 		{"silence", "decode", proxytest.Silent, hasty, 504, "upstream_timeout", [2]int{1, 1}},
 		{"no HTTP", "decode", func(x *proxytest.Exchange) { x.Raw("220 smtp\r\n\r\n"); x.CloseFIN() }, nil, 502, "upstream_invalid_answer", [2]int{2, 2}},

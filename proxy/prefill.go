@@ -104,7 +104,7 @@ func causeOfPrefill(err error) actors.Cause {
 // again: with another pair, for both their ids and their workers belong together.
 func (x *exchange) prefillFailed(lease *actors.Lease, err error) (again bool, _ error) {
 	if errors.Is(err, errStaleIdentity) {
-		again = x.attemptsLeft() && !x.p.stopping()
+		again = x.attemptsLeft(0) && !x.p.stopping()
 		return again, &failure{cause: actors.UpstreamReset, err: err, phase: actors.Prefill.String()}
 	}
 	x.exclusion(lease)
@@ -112,9 +112,11 @@ func (x *exchange) prefillFailed(lease *actors.Lease, err error) (again bool, _ 
 	if errors.As(err, &r) {
 		switch r.status {
 		case 429, 500, 502, 503, 504:
-			again = (lease.Decision.Candidates > 1 || r.retryAfter == 0) && x.attemptsLeft() && !x.p.stopping()
+			again = x.attemptsLeft(x.seen) && (lease.Decision.Candidates > 1 || r.retryAfter == 0) && !x.p.stopping()
 		}
-		x.kept = again
+		if x.kept = again; again {
+			x.seen++
+		}
 		x.record.cause = causeOfPrefill(r)
 		x.refusePrefill(r)
 		return again, nil
@@ -123,8 +125,12 @@ func (x *exchange) prefillFailed(lease *actors.Lease, err error) (again bool, _ 
 	if errors.As(err, &f) {
 		f.phase = actors.Prefill.String()
 		switch f.cause {
-		case actors.ConnectFailed, actors.UpstreamReset, actors.UpstreamInvalid, actors.UpstreamTruncated:
-			again = x.attemptsLeft() && !x.p.stopping()
+		case actors.ConnectFailed:
+			again = x.attemptsLeft(0) && !x.p.stopping()
+		case actors.UpstreamReset, actors.UpstreamInvalid, actors.UpstreamTruncated:
+			if again = x.attemptsLeft(x.seen) && !x.p.stopping(); again {
+				x.seen++
+			}
 		}
 	}
 	return again, err

@@ -46,6 +46,10 @@ type Options struct {
 	DebugEndpoints    bool            // serve pprof and the state dump on the metrics listener
 	StartupTimeout    time.Duration   // how long /add_worker waits for a worker to become healthy
 
+	ClassHeader  string        // header whose value, 0 to 7, is a request's class among those who wait; empty for none
+	TenantHeader string        // header that names its tenant, where keys don't; empty for none
+	Deadline     time.Duration // within which an answer must have begun, where x-request-deadline-ms doesn't say; 0 for none
+
 	Version string
 	Log     *slog.Logger
 }
@@ -125,6 +129,7 @@ func New(o Options) (*Proxy, error) {
 	if p.idHeads == nil {
 		p.idHeads = []string{"x-request-id", "x-correlation-id", "x-trace-id", "request-id"}
 	}
+	o.Router.Room.Now = p.now
 	router, err := actors.NewRouter(o.Router)
 	if err != nil {
 		return nil, err

@@ -134,9 +134,11 @@ func (x *exchange) relay(pool *upstream.Pool, lease *actors.Lease) (reuse bool, 
 		p: x.p, link: x.link, pool: pool, lease: *lease, leased: true, record: x.record,
 		final: actors.CauseOf(x.answer.Status), cause: actors.Aborted,
 		first: first, firstErr: ferr, coming: *b, keepAlive: x.answer.KeepAlive, sse: x.sse, fixed: b.left >= 0 && rewrite == nil, pins: x.stores(),
-		rewriting: rewrite, run: x.split.run,
+		rewriting: rewrite, run: x.split.run, admission: x.query.Admission,
+		pardoned: blames(actors.CauseOf(x.answer.Status)) && x.pardons(lease),
 	}
 	x.split.run = nil
+	x.charge()
 	x.moved = true
 	switch {
 	case s.fixed:

@@ -32,7 +32,7 @@ func (x *exchange) rescue() bool {
 	default:
 		return false
 	}
-	q := actors.Request{Role: actors.Decode, Now: p.now()}
+	q := actors.Request{Role: actors.Decode, Now: p.now(), Own: true}
 	q.Model = append(q.Model, x.query.Model...)
 	q.Exclude = append(q.Exclude, x.exclude...)
 	lease, err := p.router.Acquire(&q)

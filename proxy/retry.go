@@ -13,18 +13,25 @@ import (
 // serve makes attempts until one answers, or the retries are spent; see tryWhole
 // for what try returns.
 func (x *exchange) serve(try func() (again bool, err error)) {
+	defer x.charge()
+	var last error
 	for {
 		x.record.attempts++
 		x.roams = false
 		x.query.Now = x.p.now()
 		x.query.Exclude = x.exclude
+		x.query.Retry = x.seen > 0 || x.split.redone
 		again, err := try()
 		if !again {
+			if errors.Is(err, actors.ErrRetryBudget) && last != nil {
+				err = last // which says more
+			}
 			if err != nil {
 				x.giveUp(err)
 			}
 			return
 		}
+		last = err
 		if !x.pause(err) {
 			x.giveUp(&failure{cause: actors.ClientGone, err: errClientGone})
 			return
@@ -35,14 +42,19 @@ func (x *exchange) serve(try func() (again bool, err error)) {
 // giveUp answers when no worker did. A worker's error that was kept is better
 // than one of ours that only says that there was nobody else to ask.
 func (x *exchange) giveUp(err error) {
-	if x.kept && (errors.Is(err, actors.ErrNoWorker) || errors.Is(err, actors.ErrNoPrefill) || errors.Is(err, actors.ErrNoDecode)) {
+	var f *failure
+	isFailure := errors.As(err, &f)
+	if x.kept && !isFailure {
 		return
 	}
-	var f *failure
-	if errors.As(err, &f) {
+	if isFailure {
 		x.record.cause = f.cause
 	}
-	x.refuse(problemOf(err))
+	e := problemOf(err)
+	if pause := x.query.RetryAfter(); pause > 0 {
+		e.retryAfter = pause
+	}
+	x.refuse(e)
 	if x.record.cause == actors.ClientGone {
 		x.ctx.SetConnectionClose()
 	}
@@ -51,11 +63,31 @@ func (x *exchange) giveUp(err error) {
 // tryWhole runs the request at one worker. It reports whether it should be tried
 // again; otherwise the request is answered, or err says why it isn't.
 func (x *exchange) tryWhole() (again bool, err error) {
-	lease, err := x.p.router.Acquire(&x.query)
+	lease, err := x.acquire()
 	if err != nil {
 		return false, err
 	}
 	return x.runWhole(lease)
+}
+
+// acquire has the registry choose a worker, and waits for room if it must.
+func (x *exchange) acquire() (actors.Lease, error) {
+	lease, err := x.p.router.AcquireFor(&x.query, &x.link)
+	if err = x.waited(err); err != nil && lease.Handle != nil {
+		lease.Release(actors.ClientGone, x.p.now())
+	}
+	return lease, err
+}
+
+// waited looks at how a wait for room has ended, if there was one.
+func (x *exchange) waited(err error) error {
+	if x.query.ClientLeft() {
+		x.link.guard.Note()
+	}
+	if errors.Is(err, actors.ErrClientLeft) || err == nil && x.query.ClientLeft() {
+		return &failure{cause: actors.ClientGone, err: errClientGone}
+	}
+	return err
 }
 
 // runWhole is tryWhole with a lease, which it ends or hands to the stream of the
@@ -68,7 +100,7 @@ func (x *exchange) runWhole(lease actors.Lease) (again bool, err error) {
 		}
 		x.link.settle(pool, reuse)
 		x.record.cause = cause
-		lease.Release(cause, p.now())
+		x.release(&lease, cause, again)
 	}()
 	x.granted(&lease)
 	x.patience = p.opts.Timeouts.FirstByte
@@ -82,6 +114,9 @@ func (x *exchange) runWhole(lease actors.Lease) (again bool, err error) {
 		cause = actors.CauseOf(x.answer.Status)
 		x.takeHead(size)
 		if x.roams = x.wanders(&lease); (x.roams || x.worthRetrying(&lease)) && x.keep(&reuse) {
+			if !x.roams {
+				x.seen++
+			}
 			return x.exclusion(&lease), nil
 		}
 		reuse, err = x.relay(pool, &lease)
@@ -116,9 +151,10 @@ func (x *exchange) mayRetry(lease *actors.Lease, f *failure) bool {
 	switch f.cause {
 	case actors.ConnectFailed: // nobody has seen it
 	case actors.UpstreamReset, actors.UpstreamInvalid, actors.UpstreamTruncated:
-		if !x.repeatable() {
+		if !x.repeatable() || x.seen > 0 {
 			return false
 		}
+		x.seen++
 	default:
 		return false
 	}
@@ -126,7 +162,7 @@ func (x *exchange) mayRetry(lease *actors.Lease, f *failure) bool {
 }
 
 // worthRetrying reports whether a worker's answer is an error that another
-// attempt may mend. A worker that says when to come back is believed, unless
+// attempt may mend. What has failed at two workers fails at any. A worker that says when to come back is believed, unless
 // there is another one.
 func (x *exchange) worthRetrying(lease *actors.Lease) bool {
 	switch x.answer.Status {
@@ -134,12 +170,14 @@ func (x *exchange) worthRetrying(lease *actors.Lease) bool {
 	default:
 		return false
 	}
-	return x.attemptsLeft() && x.repeatable() && !x.p.stopping() && (lease.Decision.Candidates > 1 || !x.answer.HasRetryAfter)
+	return x.attemptsLeft(x.seen) && x.repeatable() && !x.p.stopping() && (lease.Decision.Candidates > 1 || !x.answer.HasRetryAfter)
 }
 
-// attemptsLeft reports whether another attempt is allowed.
-func (x *exchange) attemptsLeft() bool {
-	if x.record.attempts < x.p.opts.Retry.MaxAttempts {
+// attemptsLeft reports whether another attempt is allowed. seen is how many have
+// failed at a worker that had seen the request: what two have failed is asked of no
+// third.
+func (x *exchange) attemptsLeft(seen int) bool {
+	if x.record.attempts < x.p.opts.Retry.MaxAttempts && seen == 0 {
 		return true
 	}
 	if x.record.attempts > 1 {

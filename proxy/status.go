@@ -209,8 +209,15 @@ func (p *Proxy) logEvent(e actors.Event, refused *int) {
 		p.log.Info("worker is healthy", "worker", e.URL, "load", e.Load)
 	case actors.WorkerUnhealthy:
 		p.log.Warn("worker is unhealthy", "worker", e.URL, "reason", e.Detail, "load", e.Load)
+	case actors.BreakerSpared:
+		p.log.Warn("circuit breaker stays closed: too many of the fleet are out already", "worker", e.URL, "failures_in_row", e.InRow, "failures", e.Failures, "successes", e.Successes)
+	case actors.WorkerWedged:
+		p.log.Warn("worker gives no sign of life while others do, and gets no more requests", "worker", e.URL, "load", e.Load)
+	case actors.WorkerStirred:
+		p.log.Info("worker gives signs of life again", "worker", e.URL, "load", e.Load)
 	case actors.BreakerMoved:
-		p.log.Warn("circuit breaker moved", "worker", e.URL, "state", e.Detail, "load", e.Load)
+		p.log.Warn("circuit breaker moved", "worker", e.URL, "state", e.Detail, "load", e.Load,
+			"failures_in_row", e.InRow, "failures", e.Failures, "successes", e.Successes)
 	case actors.ReturnRefused:
 		if *refused++; *refused <= refusedLogged || *refused%1000 == 0 {
 			p.log.Warn("a lease was returned twice, which is a bug; please report it", "outcome", e.Detail, "times", *refused)

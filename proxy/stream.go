@@ -40,8 +40,11 @@ type stream struct {
 	sse       bool
 	fixed     bool // the client was told the length
 	pins      bool // the answer's first piece names a response that its worker stores
+	pardoned  bool // another worker has answered in the same way
+	admission actors.Admission
 	rewriting *rewriter
 	run       *prefillRun // that still runs, or has ended and not been joined
+	toldAt    time.Time   // when its progress was told last
 	writeBy   time.Time   // deadline set on the client for writing
 }
 
@@ -74,6 +77,7 @@ func (s *stream) WriteTo(w io.Writer) (n int64, err error) {
 				s.pins = false
 				pinAnswer(&s.lease, piece)
 			}
+			s.progress()
 			if s.sse && s.leased && s.events.Feed(piece) {
 				s.release(s.final) // the worker is through, whatever else its body holds
 			}
@@ -122,6 +126,19 @@ func (s *stream) held() []byte {
 		return nil
 	}
 	return s.rewriting.close()
+}
+
+// progressEvery is how often a stream tells that its worker sends on.
+const progressEvery = time.Second
+
+func (s *stream) progress() {
+	if !s.leased || !s.p.router.NeedsProgress() {
+		return
+	}
+	if now := time.Now(); now.Sub(s.toldAt) >= progressEvery {
+		s.toldAt = now
+		s.lease.Progress(s.p.now())
+	}
 }
 
 // write sends a piece to the client, at most for as long as a client may take.
@@ -199,7 +216,11 @@ func (s *stream) broke(w io.Writer, err error) {
 func (s *stream) release(c actors.Cause) {
 	if s.leased {
 		s.leased = false
-		s.lease.Release(c, s.p.now())
+		if s.pardoned && blames(c) {
+			s.lease.ReleaseUnjudged(c, s.p.now())
+		} else {
+			s.lease.Release(c, s.p.now())
+		}
 	}
 }
 
@@ -225,6 +246,7 @@ func (s *stream) CloseWithError(err error) error {
 	s.release(s.cause)
 	s.record.cause = s.cause
 	p := s.p
+	s.admission.Release(p.now())
 	p.finished(&s.record)
 	p.guards.Put(s.guard)
 	*s = stream{}

@@ -30,11 +30,13 @@ type config struct {
 	Retry     retryConfig
 	Breaker   breakerConfig
 
-	Timeouts timeoutsConfig
-	Limits   limitsConfig
-	Metrics  metricsConfig
-	Logging  loggingConfig
-	Shutdown shutdownConfig
+	Containment containmentConfig
+	Timeouts    timeoutsConfig
+	Limits      limitsConfig
+	Admission   admissionConfig
+	Metrics     metricsConfig
+	Logging     loggingConfig
+	Shutdown    shutdownConfig
 }
 
 // listenConfig is an address to listen on. Port 0 lets the system choose.
@@ -100,7 +102,12 @@ type retryConfig struct {
 	MaxBackoff     time.Duration
 	Multiplier     float64 // at least 1
 	Jitter         float64 // share of the backoff, 0 to 1
+	Budget         float64 // retries for each request; noBudget does not bound them
+	BudgetFloor    int     // retries a second beyond that
 }
+
+// noBudget is the budget that bounds nothing.
+const noBudget = 1000
 
 // breakerConfig is the circuit breaker of each worker.
 type breakerConfig struct {
@@ -109,6 +116,14 @@ type breakerConfig struct {
 	SuccessThreshold int
 	OpenFor          time.Duration
 	Window           time.Duration
+	MaxOpenShare     float64 // of the healthy workers of a phase, above 0
+}
+
+// containmentConfig is what is done about workers in trouble, apart from their
+// breakers.
+type containmentConfig struct {
+	SlowStart   time.Duration // zero is none
+	WedgedAfter time.Duration // zero is never
 }
 
 // timeoutsConfig is how long anything may take. Zero is "none", except in
@@ -190,6 +205,7 @@ func (c config) check() []error {
 			c.Retry.MaxBackoff.Milliseconds(), c.Retry.InitialBackoff.Milliseconds()))
 	}
 	faults = append(faults, c.checkAccess()...)
+	faults = append(faults, c.checkAdmission()...)
 	if c.Listen.overlaps(c.Metrics.Listen) {
 		faults = append(faults, fmt.Errorf("--port and --prometheus-port are both %d: give them different ports", c.Listen.Port))
 	}

@@ -27,10 +27,13 @@ var defaultConfig = config{
 	},
 	Retry: retryConfig{
 		MaxAttempts: 5, InitialBackoff: 50 * time.Millisecond, MaxBackoff: 30 * time.Second, Multiplier: 1.5, Jitter: 0.2,
+		Budget: 0.1, BudgetFloor: 10,
 	},
 	Breaker: breakerConfig{
-		FailureThreshold: 10, SuccessThreshold: 3, OpenFor: time.Minute, Window: 2 * time.Minute,
+		FailureThreshold: 10, SuccessThreshold: 3, OpenFor: time.Minute, Window: 2 * time.Minute, MaxOpenShare: 0.5,
 	},
+	Containment: containmentConfig{SlowStart: 10 * time.Second},
+	Admission:   admissionConfig{QueueSize: 100, QueueTimeout: time.Minute, QueueAgeing: 5 * time.Second},
 	Timeouts: timeoutsConfig{
 		Request: 30 * time.Minute, Connect: 10 * time.Second, FirstByte: 30 * time.Minute, Idle: 30 * time.Minute, Prefill: 30 * time.Minute, PoolIdle: 2 * time.Second,
 		ClientHeader: 10 * time.Second, ClientBody: time.Minute, ClientWrite: time.Minute, ClientIdle: 75 * time.Second,

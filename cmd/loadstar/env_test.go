@@ -47,7 +47,10 @@ func TestEnvironment(t *testing.T) {
 			nil,
 			func(*config) {},
 		},
-		{"a refused feature that is off", map[string]string{"LOADSTAR_SERVICE_DISCOVERY": "false", "LOADSTAR_QUEUE_SIZE": "100"}, nil, func(*config) {}},
+		{"limits", map[string]string{"LOADSTAR_MAX_CONCURRENT_REQUESTS": "3", "LOADSTAR_RETRY_BUDGET": "none"}, nil, func(c *config) {
+			c.Admission.MaxConcurrent, c.Retry.Budget = 3, noBudget
+		}},
+		{"a refused feature that is off", map[string]string{"LOADSTAR_SERVICE_DISCOVERY": "false", "LOADSTAR_SERVICE_DISCOVERY_PORT": "80"}, nil, func(*config) {}},
 		{"the demo's address", map[string]string{"LOADSTAR_LISTEN": "localhost:7"}, []string{"demo"}, func(c *config) { c.Demo, c.Listen = true, listenConfig{"localhost", 7} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

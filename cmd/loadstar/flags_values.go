@@ -123,6 +123,35 @@ func readMillis(dst *time.Duration) func(string) error {
 	}
 }
 
+// readMillisOrNone reads a whole number of milliseconds; 0 and none both mean none,
+// which is zero.
+func readMillisOrNone(dst *time.Duration) func(string) error {
+	read := readMillis(dst)
+	return func(value string) error {
+		if value == "0" || strings.EqualFold(value, "none") {
+			*dst = 0
+			return nil
+		}
+		if err := read(value); err != nil {
+			return fmt.Errorf("%w, or none", err)
+		}
+		return nil
+	}
+}
+
+// orNone lets none, in any case, stand for one of the values that read takes.
+func orNone(stands string, read func(string) error) func(string) error {
+	return func(value string) error {
+		if strings.EqualFold(value, "none") {
+			value = stands
+		}
+		if err := read(value); err != nil {
+			return fmt.Errorf("%w, or none", err)
+		}
+		return nil
+	}
+}
+
 // readOneOf reads one of a few words. A word that the table of refusals knows as
 // flag=word gets its sentence.
 func readOneOf[T ~string](dst *T, flag string, words ...T) func(string) error {

@@ -174,8 +174,25 @@ func retryOptions(r *retryConfig) []*option {
 			usage: "make one attempt only",
 			one:   readSwitch(&r.Disabled),
 		},
+		{
+			name: "retry-budget", arg: "SHARE", category: category, def: "0.1", from: ours,
+			usage: "make at most SHARE retries for each request that is sent, 0.1 being one for ten, beside those of --retry-budget-floor; none or 1000 does not bound them",
+			one:   orNone(strconv.Itoa(noBudget), readDecimal(&r.Budget, 0, noBudget)),
+		},
+		{
+			name: "retry-budget-floor", arg: "N", category: category, def: "10", from: ours,
+			usage: "make N retries a second beside those of --retry-budget",
+			one:   readWhole(&r.BudgetFloor, 0, maxBudgetFloor),
+		},
 	}
 }
+
+// minOpenShare is the least of --cb-max-open-share; --disable-circuit-breaker is for
+// none.
+const minOpenShare = 0.01
+
+// maxBudgetFloor is far beyond what a router can send.
+const maxBudgetFloor = 1_000_000
 
 // breakerOptions is the circuit breaker of each worker.
 func breakerOptions(b *breakerConfig) []*option {
@@ -183,8 +200,10 @@ func breakerOptions(b *breakerConfig) []*option {
 	return []*option{
 		{
 			name: "cb-failure-threshold", arg: "N", category: category, def: "10",
-			usage: "stop sending to a worker after N failures in a row",
-			one:   readWhole(&b.FailureThreshold, 1, math.MaxInt),
+			usage: "stop sending to a worker after N failures in a row, or after N within --cb-window-duration-secs " +
+				"if they are half of what it answered",
+			differs: "in a row only there",
+			one:     readWhole(&b.FailureThreshold, 1, math.MaxInt),
 		},
 		{
 			name: "cb-success-threshold", arg: "N", category: category, def: "3",
@@ -206,6 +225,30 @@ func breakerOptions(b *breakerConfig) []*option {
 			name: "disable-circuit-breaker", category: category,
 			usage: "send to healthy workers whatever they answered before",
 			one:   readSwitch(&b.Disabled),
+		},
+		{
+			name: "cb-max-open-share", arg: "SHARE", category: category, def: "0.5", from: ours,
+			usage: "let breakers and --wedged-after-secs keep out at most this share of the healthy workers of each phase, " +
+				"and never all of several (0.01 to 1)",
+			one: readDecimal(&b.MaxOpenShare, minOpenShare, 1),
+		},
+	}
+}
+
+// containmentOptions is what is done about workers in trouble.
+func containmentOptions(c *containmentConfig) []*option {
+	const category = "workers in trouble"
+	return []*option{
+		{
+			name: "slow-start-secs", arg: "SECONDS", category: category, def: "10", from: ours,
+			usage: "give a worker that has come back a share of the requests that grows for SECONDS; 0 or none gives it the full one at once",
+			one:   readSecondsOrNone(&c.SlowStart),
+		},
+		{
+			name: "wedged-after-secs", arg: "SECONDS", category: category, def: "0", from: ours,
+			usage: "send nothing to a worker that holds requests and has been silent for SECONDS while others answer; " +
+				"choose more than the longest prompt takes; 0 or none never does",
+			one: readSecondsOrNone(&c.WedgedAfter),
 		},
 	}
 }

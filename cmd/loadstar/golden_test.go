@@ -57,11 +57,13 @@ func TestReferenceCommandLines(t *testing.T) {
 		}},
 		{"the fixture's retries", "--worker-urls http://127.0.0.1:1 --retry-max-retries 3 --retry-initial-backoff-ms 10 --retry-max-backoff-ms 50 --retry-backoff-multiplier 2.0 --retry-jitter-factor 0.0", func(c *config) {
 			c.Workers.URLs = []string{"http://127.0.0.1:1"}
-			c.Retry = retryConfig{MaxAttempts: 3, InitialBackoff: 10 * time.Millisecond, MaxBackoff: 50 * time.Millisecond, Multiplier: 2}
+			c.Retry = retryConfig{
+				MaxAttempts: 3, InitialBackoff: 10 * time.Millisecond, MaxBackoff: 50 * time.Millisecond, Multiplier: 2, Budget: 0.1, BudgetFloor: 10,
+			}
 		}},
 		{"the fixture's breaker", "--worker-urls http://127.0.0.1:1 --cb-failure-threshold 3 --cb-success-threshold 2 --cb-timeout-duration-secs 3 --cb-window-duration-secs 10 --disable-retries", func(c *config) {
 			c.Workers.URLs = []string{"http://127.0.0.1:1"}
-			c.Breaker = breakerConfig{FailureThreshold: 3, SuccessThreshold: 2, OpenFor: 3 * time.Second, Window: 10 * time.Second}
+			c.Breaker = breakerConfig{FailureThreshold: 3, SuccessThreshold: 2, OpenFor: 3 * time.Second, Window: 10 * time.Second, MaxOpenShare: 0.5}
 			c.Retry.Disabled = true
 		}},
 		{"the fixture's breaker switched off", "--worker-urls http://127.0.0.1:1 --disable-circuit-breaker", func(c *config) {
@@ -76,7 +78,7 @@ func TestReferenceCommandLines(t *testing.T) {
 			c.Workers.APIKey, c.Policy.Name = "sk-secret", "power_of_two"
 		}},
 		{"limits at their defaults", "--max-concurrent-requests 32768 --queue-size 100 --queue-timeout-secs 60 --worker-urls http://a:1", func(c *config) {
-			c.Workers.URLs = []string{"http://a:1"}
+			c.Workers.URLs, c.Admission.MaxConcurrent = []string{"http://a:1"}, 32768
 		}},
 		{"health checks as the reference has them", "--health-check-interval-secs 60 --health-check-timeout-secs 5 --health-failure-threshold 3 --health-success-threshold 2 --health-check-endpoint /health", func(c *config) {
 			c.Health.Interval = time.Minute

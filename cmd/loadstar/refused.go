@@ -33,7 +33,6 @@ var off = []string{"false"}
 
 // What the refusals say, one sentence for each feature.
 const (
-	comesAdmission = "it comes with admission control; leave it at its default and limit requests in front of the router"
 	comesDiscovery = "it comes with service discovery; leave it out and name workers with --worker-urls or POST /workers"
 	comesSelectors = "it comes with service discovery; leave it out and name workers with --prefill and --decode, or have them register by --vllm-discovery-address"
 	comesKV        = "it comes with placement by KV-cache events; leave it out and take --policy cache_aware, which needs none"
@@ -48,11 +47,6 @@ const (
 // so. A key is a flag without its dashes, flag=value for one value of a flag that
 // is otherwise taken, or flag=scheme:// for worker URLs.
 var refused = map[string]refusal{
-	"max-concurrent-requests":      {when: later, sentence: comesAdmission, harmless: []string{"32768"}},
-	"queue-size":                   {when: later, sentence: comesAdmission, harmless: []string{"100"}},
-	"queue-timeout-secs":           {when: later, sentence: comesAdmission, harmless: []string{"60"}},
-	"rate-limit-tokens-per-second": {when: later, sentence: comesAdmission},
-
 	"service-discovery":           {when: later, sentence: comesDiscovery, harmless: off},
 	"service-discovery-port":      {when: later, sentence: comesDiscovery, harmless: []string{"80"}},
 	"service-discovery-namespace": {when: later, sentence: comesDiscovery},

@@ -78,6 +78,10 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 		closeNow()
 		return err
 	}
+	// Before anybody is told that it runs: a signal would end it without a word.
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
 	served := make(chan error, 3)
 	go func() { served <- p.Serve(ln, a.clientTLS) }()
 	go func() { served <- p.ServeMetrics(metricsLn) }()
@@ -198,8 +202,11 @@ func proxyOptions(c config, log *slog.Logger) proxy.Options {
 	o.Router.PolicyOptions, o.Router.Health = p, health
 	o.Router.Breaker = actors.BreakerOptions{
 		Disabled: c.Breaker.Disabled, FailureThreshold: c.Breaker.FailureThreshold, SuccessThreshold: c.Breaker.SuccessThreshold,
-		Timeout: c.Breaker.OpenFor, Window: c.Breaker.Window,
+		Timeout: c.Breaker.OpenFor, Window: c.Breaker.Window, MaxOpenShare: c.Breaker.MaxOpenShare,
 	}
+	o.Router.Retries = actors.RetryOptions{Disabled: c.Retry.Budget >= noBudget, Ratio: c.Retry.Budget, Floor: float64(c.Retry.BudgetFloor)}
+	o.Router.SlowStart, o.Router.WedgedAfter = c.Containment.SlowStart, c.Containment.WedgedAfter
+	putAdmission(&o, c.Admission)
 	o.Router.MaxWorkers, o.Router.TreeBytes = maxWorkers, int(c.Policy.MaxTreeBytes)
 	for r := range o.Router.Policy {
 		o.Router.Policy[r] = c.policyFor(actors.Role(r))

@@ -303,6 +303,13 @@ func (g *Guard) Left() bool {
 	return g.left
 }
 
+// Gone is the channel that gets one value when the client leaves. Who takes it must
+// call Note.
+func (g *Guard) Gone() <-chan struct{} { return g.gone }
+
+// Note notes that the value of Gone was taken.
+func (g *Guard) Note() { g.left = true }
+
 // Wait waits for d, or until the client leaves, and reports whether it left.
 func (g *Guard) Wait(d time.Duration) (left bool) { return g.WaitFor(nil, d) }
 
