@@ -278,6 +278,7 @@ func TestCauses(t *testing.T) {
 		UpstreamTimeout:   {"upstream_timeout", bad},
 		UpstreamInvalid:   {"upstream_invalid", bad},
 		UpstreamTruncated: {"upstream_truncated", bad},
+		StreamFailed:      {"stream_failed", bad},
 		Moved:             {"moved", neutral},
 	}
 	all := Causes()

@@ -18,13 +18,14 @@ const (
 	UpstreamTimeout                // the worker was silent for too long
 	UpstreamInvalid                // what the worker sent is not HTTP
 	UpstreamTruncated              // the worker broke off inside its answer
+	StreamFailed                   // the worker told of an error inside its stream, whose status said that all was well
 	Moved                          // a reservation that another worker was taken for
 	numCauses
 )
 
 var causeNames = [numCauses]string{
 	"aborted", "completed", "client_error", "busy", "server_error", "client_gone", "connect_failed",
-	"router_exhausted", "upstream_reset", "upstream_timeout", "upstream_invalid", "upstream_truncated", "moved",
+	"router_exhausted", "upstream_reset", "upstream_timeout", "upstream_invalid", "upstream_truncated", "stream_failed", "moved",
 }
 
 // String returns the metric label of the cause.
@@ -70,7 +71,7 @@ func (c Cause) verdict() verdict {
 	switch c {
 	case Completed:
 		return good
-	case ServerError, ConnectFailed, UpstreamReset, UpstreamTimeout, UpstreamInvalid, UpstreamTruncated:
+	case ServerError, ConnectFailed, UpstreamReset, UpstreamTimeout, UpstreamInvalid, UpstreamTruncated, StreamFailed:
 		return bad
 	default:
 		return neutral

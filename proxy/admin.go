@@ -198,7 +198,7 @@ func (x *exchange) postWorkers() {
 		Labels   map[string]string `json:"labels"`
 	}
 	const adminBody = 1 << 20
-	body, err := readBody(nil, &x.ctx.Request, x.ctx.Conn(), adminBody, x.p.opts.Timeouts.ClientBody)
+	body, err := readBody(nil, &x.ctx.Request, x.ctx.Conn(), adminBody, x.p.opts.Timeouts.ClientBody, nil)
 	if err == nil {
 		err = json.Unmarshal(body, &in)
 	}

@@ -274,7 +274,7 @@ func TestCaseB93LimitCountsBytes(t *testing.T) {
 			var q fasthttp.Request
 			body := &endless{}
 			q.SetBodyStream(body, length)
-			got, err := readBody(nil, &q, nil, limit, 0)
+			got, err := readBody(nil, &q, nil, limit, 0, nil)
 			if err == nil || cap(got) > 2*limit || body.read > 2*limit {
 				t.Errorf("readBody of an endless body: %v with %d bytes held of %d read; want an error and at most %d", err, cap(got), body.read, 2*limit)
 			}
@@ -284,7 +284,7 @@ func TestCaseB93LimitCountsBytes(t *testing.T) {
 		t.Parallel()
 		var q fasthttp.Request
 		q.SetBodyStream(strings.NewReader("a few bytes"), 60<<20)
-		got, err := readBody(nil, &q, nil, 64<<20, 0)
+		got, err := readBody(nil, &q, nil, 64<<20, 0, nil)
 		if err == nil || cap(got) > limit {
 			t.Errorf("readBody of a body cut short: %v with %d bytes held, want an error and less than %d", err, cap(got), limit)
 		}

@@ -41,7 +41,8 @@ type exchange struct {
 	keys keyring.Reader // of the clients' keys
 
 	body   []byte
-	framed bool // the request came with a body, if perhaps an empty one
+	share  bodyShare // of the memory for bodies
+	framed bool      // the request came with a body, if perhaps an empty one
 
 	// How it is routed.
 	scan    routekey.Scanner
@@ -86,6 +87,7 @@ func (x *exchange) begin(ctx *fasthttp.RequestCtx) {
 	x.split.begin()
 	x.seen, x.suspect, x.query.Admission = 0, suspect{}, actors.Admission{}
 	x.exclude = x.exclude[:0]
+	x.share.of = x.p.bodies
 	x.record = record{started: time.Now()}
 }
 
@@ -113,6 +115,7 @@ func (x *exchange) end() {
 		x.body = nil
 	}
 	x.body = x.body[:0]
+	x.share.giveBack()
 	if cap(x.session) > keptSession {
 		x.session = nil
 	}
@@ -228,11 +231,15 @@ func (x *exchange) accessEntry() *accessEntry {
 func (x *exchange) forward() {
 	limit, silence := x.p.opts.Limits.BodyBytes, x.p.opts.Timeouts.ClientBody
 	var err error
-	x.body, err = readBody(x.body, &x.ctx.Request, x.ctx.Conn(), limit, silence)
+	x.body, err = readBody(x.body, &x.ctx.Request, x.ctx.Conn(), limit, silence, &x.share)
 	switch {
 	case errors.Is(err, errTooLarge):
 		x.record.refused = "payload_too_large"
 		answerLingering(x.ctx, tooLarge(limit))
+		return
+	case errors.Is(err, errNoRoom):
+		x.record.refused = "router_exhausted"
+		answerLingering(x.ctx, noRoom())
 		return
 	case isTimeout(err):
 		x.refuse(&problem{fasthttp.StatusRequestTimeout, kindInvalid, "request_timeout", "The request body did not arrive in time.", 0})

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"net"
 	"strconv"
 	"syscall"
 	"time"
@@ -73,6 +72,8 @@ func (g *leg) converse(pool *upstream.Pool, worker actors.WorkerID) (size int, e
 	if err := g.dial(pool); err != nil {
 		c := actors.ConnectFailed
 		switch {
+		case g.link.overdue():
+			c = actors.UpstreamTimeout
 		case errors.Is(err, errClientGone):
 			c = actors.ClientGone
 		case exhausted(err):
@@ -90,9 +91,9 @@ func (g *leg) converse(pool *upstream.Pool, worker actors.WorkerID) (size int, e
 
 // dial connects to the worker, for as long as the client stays.
 func (g *leg) dial(pool *upstream.Pool) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	l := &g.link
+	ctx, cancel := l.dialContext()
+	defer cancel()
 	l.guard.Arm(l.client, nil)
 	l.guard.Target(canceller(cancel))
 	conn, err := pool.Dial(ctx)
@@ -124,11 +125,11 @@ func (g *leg) roundTrip() (size int, err error) {
 	if errors.Is(werr, errClientGone) || isTimeout(werr) {
 		return 0, werr
 	}
-	// A worker that refuses a request may answer and close while it is still
-	// being sent; what it said comes before the reset.
+	// A worker that refuses a request may answer while it is still being sent. If it
+	// closes as well, what it said comes before the reset.
 	size, err = l.head(&g.answer, g.patience, g.p.opts.Limits.HeadBytes)
 	if werr != nil {
-		if err != nil && !errors.Is(err, errClientGone) {
+		if err != nil && !errors.Is(err, errClientGone) && !errors.Is(werr, errAnswered) {
 			err = werr
 		}
 		g.answer.KeepAlive = false
@@ -166,40 +167,4 @@ func (g *leg) compose(r *fasthttp.Request, to *upstream.Pool, target, lines []by
 		h, g.rest = append(h, body...), nil
 	}
 	g.head = h
-}
-
-// write sends head and body. A write that lasts is watched.
-func (l *link) write(head, body []byte, patience time.Duration) error {
-	if body == nil {
-		// So little fits into the socket's buffer.
-		_, err := l.conn.Write(head)
-		return l.why(err)
-	}
-	rest := net.Buffers{head, body}
-	if !l.guard.Armed() {
-		if l.conn.Resumes() {
-			if err := l.conn.SetWriteDeadline(time.Now().Add(armAfter)); err != nil {
-				return l.why(err)
-			}
-			_, err := l.conn.WriteBuffers(&rest)
-			switch {
-			case err == nil:
-				return l.conn.SetWriteDeadline(time.Time{})
-			case !isTimeout(err):
-				return l.why(err)
-			}
-		}
-		l.guard.Arm(l.client, l.conn.Interrupter())
-	}
-	var by time.Time
-	if patience > 0 {
-		by = time.Now().Add(patience)
-	}
-	if err := l.conn.SetWriteDeadline(by); err != nil {
-		return l.why(err)
-	}
-	if _, err := l.conn.WriteBuffers(&rest); err != nil {
-		return l.why(err)
-	}
-	return l.why(l.conn.SetWriteDeadline(time.Time{}))
 }

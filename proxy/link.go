@@ -32,6 +32,7 @@ type link struct {
 	conn    *upstream.Conn
 	guard   *watch.Guard
 	watchAt time.Time // when the client begins to be watched; zero before the first wait
+	until   time.Time // when every wait for a worker ends; zero is never
 	readBy  time.Time // deadline set on conn for reading; zero when unknown
 }
 
@@ -94,6 +95,7 @@ func (l *link) more(patience time.Duration) error {
 // patient sees that a read waits for patience, give or take a quarter: moving
 // the deadline with every read would cost more than the read.
 func (l *link) patient(patience time.Duration) error {
+	patience = l.bounded(patience)
 	if patience <= 0 {
 		if l.readBy.Equal(never) {
 			return nil

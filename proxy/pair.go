@@ -178,6 +178,7 @@ func (x *exchange) pair(prefill, decode *actors.Lease) {
 	s.pair.Prefill, s.pair.Push = p.peer(prefill.Rank)
 	s.pair.Decode, _ = d.peer(decode.Rank)
 	x.record.prefill = prefill.URL
+	x.startClock()
 	x.p.metrics.decided(&prefill.Decision)
 	x.p.logDecision(x, prefill)
 }

@@ -235,7 +235,7 @@ func (x *exchange) startPrefill(lease *actors.Lease) {
 	g := x.p.guards.Get().(*watch.Guard)
 	g.Join(l.guard)
 	r := &prefillRun{
-		leg: leg{p: x.p, link: link{client: l.client, guard: g}}, lease: *lease, pair: x.split.pair, main: l.guard,
+		leg: leg{p: x.p, link: link{client: l.client, guard: g, until: l.until}}, lease: *lease, pair: x.split.pair, main: l.guard,
 		stop: make(chan struct{}), fail: make(chan struct{}), over: make(chan struct{}), done: make(chan struct{}),
 	}
 	r.leg.off, x.off = r.stop, r.fail

@@ -30,6 +30,8 @@ type Options struct {
 	Timeouts Timeouts
 	Limits   Limits
 
+	Heartbeat time.Duration // how long a stream of events may be silent before its client is sent a comment, as often as that; 0 sends none
+
 	WorkerKey         string          // sent to workers as a bearer token in place of what the client sent; empty passes the client's on
 	WorkerTLS         *tls.Config     // for https workers; nil is the system's defaults
 	WorkerHosts       workerurl.Hosts // whose workers may be members; the zero value allows all
@@ -74,16 +76,18 @@ type Timeouts struct {
 	Connect      time.Duration // to a worker, TLS included
 	FirstByte    time.Duration // from sending a request to the first byte of its answer
 	Idle         time.Duration // between two pieces of an answer
+	Total        time.Duration // from when a worker is first granted to the end of the answer, all attempts together
 	PoolIdle     time.Duration // unused connections to workers; zero keeps none
 	ClientHeader time.Duration // for a client to send a request's head
 	ClientBody   time.Duration // between two pieces of a request's body
-	ClientWrite  time.Duration // for a client to take what was written
+	ClientWrite  time.Duration // for a client to take anything of what was written
 	ClientIdle   time.Duration // between two requests of a client
 }
 
 // Limits bounds what is held.
 type Limits struct {
 	BodyBytes   int // of a request; a byte more is refused
+	BodiesBytes int // of all requests' bodies that are held at a time, in whole MiB; 0 is without end. A BodyBytes that is larger never applies.
 	HeadBytes   int // of a request's or an answer's head
 	Connections int // of clients
 	IdleConns   int // unused connections per worker
@@ -111,6 +115,7 @@ type Proxy struct {
 	draining  chan struct{} // closed when shutdown has begun
 	discovery *zmq.Listener // nil unless workers register themselves
 	rescues   chan struct{} // holds one for each rescue that runs
+	bodies    bodyMemory    // for requests' bodies
 	needsKey  bool          // some policy reads the routing key
 
 	exchanges sync.Pool // of *exchange
@@ -135,6 +140,7 @@ func New(o Options) (*Proxy, error) {
 		return nil, err
 	}
 	p.router = router
+	p.bodies = newBodyMemory(o.Limits.BodiesBytes)
 	if o.PD != nil {
 		p.rescues = make(chan struct{}, o.PD.Rescues)
 	}

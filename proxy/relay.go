@@ -134,7 +134,7 @@ func (x *exchange) relay(pool *upstream.Pool, lease *actors.Lease) (reuse bool, 
 		p: x.p, link: x.link, pool: pool, lease: *lease, leased: true, record: x.record,
 		final: actors.CauseOf(x.answer.Status), cause: actors.Aborted,
 		first: first, firstErr: ferr, coming: *b, keepAlive: x.answer.KeepAlive, sse: x.sse, fixed: b.left >= 0 && rewrite == nil, pins: x.stores(),
-		rewriting: rewrite, run: x.split.run, admission: x.query.Admission,
+		rewriting: rewrite, run: x.split.run, admission: x.query.Admission, beat: x.beatOf(),
 		pardoned: blames(actors.CauseOf(x.answer.Status)) && x.pardons(lease),
 	}
 	x.split.run = nil
@@ -170,10 +170,11 @@ func (x *exchange) plainHead() []byte {
 }
 
 // gather returns the whole body if it fits into the connection's buffer and is
-// there, or comes in a moment. It returns nil otherwise, having taken nothing.
+// there, or comes in a moment. It returns nil otherwise, having taken nothing. A
+// stream of events is not gathered: it has to be read for how it ends.
 func (x *exchange) gather() ([]byte, error) {
 	b, br := &x.coming, x.link.conn.Reader()
-	if b.left < 0 || b.left > int64(br.Size()) {
+	if x.sse || b.left < 0 || b.left > int64(br.Size()) {
 		return nil, nil
 	}
 	by := time.Now().Add(armAfter)

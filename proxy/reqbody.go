@@ -21,11 +21,15 @@ const firstBody = 32 << 10
 // prefetched is how much of a body fasthttp reads before it calls the handler.
 const prefetched = 8 << 10
 
-var errTooLarge = errors.New("the body is larger than allowed")
+var (
+	errTooLarge = errors.New("the body is larger than allowed")
+	errNoRoom   = errors.New("no memory is left for the body")
+)
 
 // readBody appends a request's body to dst, at most limit bytes of it. silence
-// bounds the wait for each piece. Errors: errTooLarge, those of the connection.
-func readBody(dst []byte, r *fasthttp.Request, conn net.Conn, limit int, silence time.Duration) ([]byte, error) {
+// bounds the wait for each piece. What memory it takes is covered by share, unless
+// that is nil. Errors: errTooLarge, errNoRoom, those of the connection.
+func readBody(dst []byte, r *fasthttp.Request, conn net.Conn, limit int, silence time.Duration, share *bodyShare) ([]byte, error) {
 	stream := r.BodyStream()
 	length := r.Header.ContentLength()
 	if stream == nil || length == 0 {
@@ -43,7 +47,11 @@ func readBody(dst []byte, r *fasthttp.Request, conn net.Conn, limit int, silence
 	timed := silence > 0 && (length < 0 || length > prefetched)
 	for {
 		if len(dst) == cap(dst) {
-			dst = slices.Grow(dst, min(cap(dst), limit+1-len(dst)))
+			more := min(cap(dst), limit+1-len(dst))
+			if !share.cover(len(dst) + more) {
+				return dst, errNoRoom
+			}
+			dst = append(make([]byte, 0, len(dst)+more), dst...) // slices.Grow would take more than was covered
 		}
 		if timed {
 			if err := conn.SetReadDeadline(time.Now().Add(silence)); err != nil {

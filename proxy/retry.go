@@ -20,6 +20,9 @@ func (x *exchange) serve(try func() (again bool, err error)) {
 		x.roams = false
 		x.query.Now = x.p.now()
 		x.query.Exclude = x.exclude
+		if by := x.link.until; !by.IsZero() { // also while it waits for room
+			x.query.Deadline = x.query.Now + int64(time.Until(by))
+		}
 		x.query.Retry = x.seen > 0 || x.split.redone
 		again, err := try()
 		if !again {
@@ -35,6 +38,12 @@ func (x *exchange) serve(try func() (again bool, err error)) {
 		if !x.pause(err) {
 			x.giveUp(&failure{cause: actors.ClientGone, err: errClientGone})
 			return
+		}
+		if x.link.overdue() {
+			if err != nil {
+				x.giveUp(err)
+			}
+			return // with an error that was kept
 		}
 	}
 }
@@ -132,6 +141,7 @@ func (x *exchange) runWhole(lease actors.Lease) (again bool, err error) {
 // granted notes that a lease was granted for the answer.
 func (x *exchange) granted(lease *actors.Lease) {
 	x.record.granted(lease)
+	x.startClock()
 	x.p.metrics.decided(&lease.Decision)
 	x.p.logDecision(x, lease)
 }
@@ -243,7 +253,7 @@ func (x *exchange) pause(err error) bool {
 	x.p.metrics.backoff.Update(d.Seconds())
 	l := &x.link
 	l.guard.Arm(l.client, nil)
-	return !l.guard.Wait(d)
+	return !l.guard.Wait(l.bounded(d))
 }
 
 // backoff is the wait behind the n-th attempt, counted from 1.

@@ -23,3 +23,13 @@ func listenOptions(patience time.Duration) func(network, address string, raw sys
 		return errOpt
 	}
 }
+
+// unacknowledged is the number of bytes that were written to a socket and that the
+// peer has not acknowledged.
+func unacknowledged(raw syscall.RawConn) (n int, ok bool) {
+	err := raw.Control(func(fd uintptr) {
+		queued, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+		n, ok = queued, err == nil
+	})
+	return n, ok && err == nil
+}

@@ -11,7 +11,7 @@ import (
 // TestNewPrefixesSpreadAndStay: many new prefixes, one after another on an idle
 // fleet, are spread over it, and what follows goes where its prefix is.
 func TestNewPrefixesSpreadAndStay(t *testing.T) {
-	const prefixes, workers = 128, 4
+	const prefixes, workers = 512, 4
 	for _, policy := range []string{"cache_aware", "least_work"} {
 		t.Run(policy, func(t *testing.T) {
 			t.Parallel()

@@ -43,9 +43,10 @@ type stream struct {
 	pardoned  bool // another worker has answered in the same way
 	admission actors.Admission
 	rewriting *rewriter
-	run       *prefillRun // that still runs, or has ended and not been joined
-	toldAt    time.Time   // when its progress was told last
-	writeBy   time.Time   // deadline set on the client for writing
+	run       *prefillRun   // that still runs, or has ended and not been joined
+	toldAt    time.Time     // when its progress was told last
+	beat      time.Duration // of heartbeats; 0 for none
+	writeBy   time.Time     // deadline set on the client for writing
 }
 
 // SupportsBodyWriteTo has fasthttp use WriteTo, which hands on what lies in the
@@ -67,7 +68,7 @@ func (s *stream) WriteTo(w io.Writer) (n int64, err error) {
 	if s.fixed {
 		w = s.client
 	}
-	for piece, err := s.first, s.firstErr; ; piece, err = s.coming.next(&s.link, s.p.opts.Timeouts.Idle) {
+	for piece, err := s.first, s.firstErr; ; piece, err = s.next(w) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			s.broke(w, err)
 			return n, err
@@ -78,8 +79,12 @@ func (s *stream) WriteTo(w io.Writer) (n int64, err error) {
 				pinAnswer(&s.lease, piece)
 			}
 			s.progress()
-			if s.sse && s.leased && s.events.Feed(piece) {
-				s.release(s.final) // the worker is through, whatever else its body holds
+			if s.sse && s.leased {
+				done := s.events.Feed(piece)
+				s.noteFailure()
+				if done {
+					s.release(s.final) // the worker is through, whatever else its body holds
+				}
 			}
 			if s.rewriting != nil {
 				piece = s.rewriting.rewrite(piece)
@@ -276,7 +281,7 @@ func resetOnClose(c net.Conn) {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()
 	}
-	if t, ok := c.(*net.TCPConn); ok {
+	if t, ok := c.(interface{ SetLinger(sec int) error }); ok {
 		_ = t.SetLinger(0)
 	}
 }

@@ -134,6 +134,8 @@ type timeoutsConfig struct {
 	FirstByte time.Duration // from the request's last byte to the answer's first
 	Idle      time.Duration // between two bytes of an answer
 	Prefill   time.Duration // of a prefill request, its answer included
+	Total     time.Duration // of a request, all attempts and its stream included
+	Heartbeat time.Duration // silence of a stream after which its client gets a comment
 	PoolIdle  time.Duration // life of an unused connection to a worker
 
 	ClientHeader time.Duration
@@ -145,6 +147,7 @@ type timeoutsConfig struct {
 // limitsConfig bounds what clients may send and open.
 type limitsConfig struct {
 	MaxBodyBytes   int64
+	MaxBodiesBytes int64 // of all requests' bodies together; 0 is without end
 	MaxHeaderBytes int
 	MaxConnections int
 }
@@ -200,6 +203,10 @@ func (c config) check() []error {
 		faults = append(faults, fmt.Errorf("--policy power_of_two needs at least 2 workers and --worker-urls names %d: name more, or choose another policy", n))
 	}
 	faults = append(faults, c.checkPD()...)
+	if all := c.Limits.MaxBodiesBytes; all > 0 && all < c.Limits.MaxBodyBytes {
+		faults = append(faults, fmt.Errorf("--max-bodies-memory (%d) is below --max-payload-size (%d), so the largest bodies would never pass: raise the first or lower the second",
+			all, c.Limits.MaxBodyBytes))
+	}
 	if c.Retry.MaxBackoff < c.Retry.InitialBackoff {
 		faults = append(faults, fmt.Errorf("--retry-max-backoff-ms (%d) is below --retry-initial-backoff-ms (%d): raise the first or lower the second",
 			c.Retry.MaxBackoff.Milliseconds(), c.Retry.InitialBackoff.Milliseconds()))

@@ -38,7 +38,7 @@ var defaultConfig = config{
 		Request: 30 * time.Minute, Connect: 10 * time.Second, FirstByte: 30 * time.Minute, Idle: 30 * time.Minute, Prefill: 30 * time.Minute, PoolIdle: 2 * time.Second,
 		ClientHeader: 10 * time.Second, ClientBody: time.Minute, ClientWrite: time.Minute, ClientIdle: 75 * time.Second,
 	},
-	Limits:   limitsConfig{MaxBodyBytes: 512 << 20, MaxHeaderBytes: 32 << 10, MaxConnections: 65536},
+	Limits:   limitsConfig{MaxBodyBytes: 512 << 20, MaxBodiesBytes: 2 << 30, MaxHeaderBytes: 32 << 10, MaxConnections: 65536},
 	Metrics:  metricsConfig{Listen: listenConfig{Host: "127.0.0.1", Port: 29000}, Buckets: bucketsVMRange},
 	Logging:  loggingConfig{Format: logText},
 	Shutdown: shutdownConfig{Grace: 5 * time.Minute},

@@ -85,6 +85,11 @@ func limitOptions(l *limitsConfig) []*option {
 			one:   readWhole(&l.MaxBodyBytes, 1, math.MaxInt64),
 		},
 		{
+			name: "max-bodies-memory", arg: "BYTES", category: category, def: "2147483648", from: ours,
+			usage: "hold at most BYTES of all requests' bodies together and refuse what is above with 503; bodies up to 64 KiB don't count, 0 is no limit",
+			one:   readWhole(&l.MaxBodiesBytes, 0, math.MaxInt64),
+		},
+		{
 			name: "max-header-bytes", arg: "BYTES", category: category, def: "32768", from: ours,
 			usage: "refuse request heads of more than BYTES with 431",
 			one:   readWhole(&l.MaxHeaderBytes, 1024, 16<<20),

@@ -34,6 +34,16 @@ func timeoutOptions(t *timeoutsConfig) []*option {
 			one:   readSecondsOrNone(&t.Idle),
 		},
 		{
+			name: "total-timeout-secs", arg: "SECONDS", category: category, def: "none", from: ours,
+			usage: "end a request SECONDS after it was first given a worker, its stream and all attempts included; 0 or none never does",
+			one:   readSecondsOrNone(&t.Total),
+		},
+		{
+			name: "heartbeat-secs", arg: "SECONDS", category: category, def: "none", from: ours,
+			usage: "send a comment to the client of an event stream that is silent for SECONDS, and again; 0 or none never does",
+			one:   readSecondsOrNone(&t.Heartbeat),
+		},
+		{
 			name: "pool-idle-timeout-secs", arg: "SECONDS", category: category, def: "2", from: rust,
 			usage:   "close a connection to a worker that was unused for SECONDS, at most 4; 0 uses each connection once",
 			differs: "at most 4 here, since engines close after 5",

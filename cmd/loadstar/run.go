@@ -182,17 +182,17 @@ func proxyOptions(c config, log *slog.Logger) proxy.Options {
 			Multiplier: c.Retry.Multiplier, Jitter: c.Retry.Jitter,
 		},
 		Timeouts: proxy.Timeouts{
-			Connect: c.Timeouts.Connect, FirstByte: c.Timeouts.FirstByte, Idle: c.Timeouts.Idle, PoolIdle: c.Timeouts.PoolIdle,
+			Connect: c.Timeouts.Connect, FirstByte: c.Timeouts.FirstByte, Idle: c.Timeouts.Idle, Total: c.Timeouts.Total, PoolIdle: c.Timeouts.PoolIdle,
 			ClientHeader: c.Timeouts.ClientHeader, ClientBody: c.Timeouts.ClientBody,
 			ClientWrite: c.Timeouts.ClientWrite, ClientIdle: c.Timeouts.ClientIdle,
 		},
 		Limits: proxy.Limits{
-			BodyBytes: int(c.Limits.MaxBodyBytes), HeadBytes: c.Limits.MaxHeaderBytes,
+			BodyBytes: int(c.Limits.MaxBodyBytes), BodiesBytes: int(c.Limits.MaxBodiesBytes), HeadBytes: c.Limits.MaxHeaderBytes,
 			Connections: connections(c, log), IdleConns: idleConnsPerWorker,
 		},
 		WorkerKey: c.Workers.APIKey, RequestIDHeaders: c.HTTP.RequestIDHeaders, Ranks: c.Workers.DPSize,
 		CORSOrigins: c.HTTP.CORSOrigins, ForwardedHeaders: c.HTTP.ForwardedHeaders, Compat: c.Compat,
-		AccessLog: c.Logging.AccessLog, PrometheusBuckets: c.Metrics.Buckets == bucketsPrometheus,
+		Heartbeat: c.Timeouts.Heartbeat, AccessLog: c.Logging.AccessLog, PrometheusBuckets: c.Metrics.Buckets == bucketsPrometheus,
 		WorkerHosts: c.Access.WorkerHosts, AdminKey: c.Access.AdminKey, AdminListener: c.Access.HasAdminListener(),
 		DebugEndpoints: c.Metrics.Debug, StartupTimeout: c.Workers.StartupTimeout, Version: version, Log: log,
 	}

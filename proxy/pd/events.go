@@ -40,6 +40,9 @@ func (e *Events) Know(r *Reply) {
 // stream goes on as if the reply had no usage.
 func (e *Events) Waiting() bool { return e.waiting && !e.known }
 
+// Between reports whether what was returned so far ends between two events.
+func (e *Events) Between() bool { return !e.passing }
+
 // Rewrite takes the next piece of the stream and returns what the client gets
 // next. That is a part of piece itself if nothing in it changes, or else memory
 // that is valid until the next call.

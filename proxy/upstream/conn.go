@@ -124,9 +124,9 @@ func (i interrupter) Close() error {
 	return i.tcp.Close()
 }
 
-// quiet reports whether an unused connection still stands: the worker has
-// neither closed it nor sent anything unasked.
-func (c *Conn) quiet() bool {
+// Quiet reports whether the worker has neither closed the connection nor sent
+// anything that is not read yet, as far as the platform can tell.
+func (c *Conn) Quiet() bool {
 	c.isQuiet = false
 	if err := c.raw.Control(c.looks); err != nil {
 		return false

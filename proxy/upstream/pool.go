@@ -132,7 +132,7 @@ func (p *Pool) Idle(now time.Time) *Conn {
 				return nil
 			}
 		}
-		if now.Sub(c.usedAt) >= p.opts.IdleTimeout || !c.quiet() {
+		if now.Sub(c.usedAt) >= p.opts.IdleTimeout || !c.Quiet() {
 			c.Close()
 			continue
 		}

@@ -54,7 +54,7 @@ func TestIdleLooks(t *testing.T) {
 				now := time.Now()
 				p.Put(c, now)
 				p.Put(good, now)
-				if !c.quiet() {
+				if !c.Quiet() {
 					t.Fatal("quiet() = false, want true: nothing has happened yet")
 				}
 				raw, ok := end.(*net.TCPConn)
@@ -62,7 +62,7 @@ func TestIdleLooks(t *testing.T) {
 					raw = end.(*tls.Conn).NetConn().(*net.TCPConn)
 				}
 				tt.do(t, raw)
-				await(t, "the end is seen", func() bool { return !c.quiet() })
+				await(t, "the end is seen", func() bool { return !c.Quiet() })
 				if got := p.Idle(now); got != good {
 					t.Errorf("Idle() = %p, want %p, the other one", got, good)
 				}
@@ -97,7 +97,7 @@ func TestIdleUnderSignals(t *testing.T) {
 	}()
 	defer func() { close(stop); <-stopped }()
 	for i := range 300_000 {
-		if !c.quiet() {
+		if !c.Quiet() {
 			t.Fatalf("look %d: quiet() = false, want true: nothing has come", i)
 		}
 	}

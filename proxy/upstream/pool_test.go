@@ -223,7 +223,7 @@ func TestExpire(t *testing.T) {
 		t.Errorf("%d were kept, want %d", got, want)
 	}
 	for i := 1; i < len(conns); i += 2 {
-		if conns[i].br != nil || !conns[i].quiet() {
+		if conns[i].br != nil || !conns[i].Quiet() {
 			t.Errorf("connection %d was closed, want it kept", i)
 		}
 	}
