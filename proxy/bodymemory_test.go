@@ -45,6 +45,7 @@ func TestBodyMemory(t *testing.T) {
 					held = append(held, c)
 				}
 				r.waitLoad(w, 2)
+				w.WaitInFlight(2, patience) // so that both are released
 				got := proxytest.Do(t, r.addr, big)
 				wantProblem(t, got, 503, "router_exhausted")
 				if got.Get("Retry-After") == "" {

@@ -138,6 +138,9 @@ func (w *Watcher) loop() {
 				g.ack <- struct{}{}
 			}
 		case opCut:
+			if g.main == nil && armed[g.id] != g {
+				continue // it was disarmed meanwhile, and is its user's again
+			}
 			g.cut = true
 			if g.target != nil {
 				g.target.Close()
@@ -260,8 +263,8 @@ func (g *Guard) Target(c io.Closer) {
 }
 
 // Cut closes the target, and any that is set later, as if the client had left,
-// who is none the wiser. It may be called by any goroutine for as long as the
-// guard is armed.
+// who is none the wiser. It may be called by any goroutine, and does nothing if the
+// guard is no longer armed.
 func (g *Guard) Cut() {
 	if g.watcher != nil {
 		g.watcher.send(message{op: opCut, guard: g})

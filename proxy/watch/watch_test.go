@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"io"
 	"net"
 	"testing"
 	"time"
@@ -209,6 +210,26 @@ func TestCut(t *testing.T) {
 	side.Target(fourth)
 	wantOpen(t, fourth)
 	side.Disarm()
+	main.Disarm()
+}
+
+// A guard that is disarmed meanwhile isn't the watcher's to touch any more.
+func TestCutBesideDisarm(t *testing.T) {
+	w := newWatcher(t)
+	_, server := pair(t)
+	main, side := w.NewGuard(), w.NewGuard()
+	main.Arm(server, nil)
+	for range 200 {
+		side.Join(main)
+		side.Target(io.NopCloser(nil))
+		cut := make(chan struct{})
+		go func() {
+			side.Cut()
+			close(cut)
+		}()
+		side.Disarm()
+		<-cut
+	}
 	main.Disarm()
 }
 
