@@ -94,6 +94,9 @@ func (s *state) begin(t ticket, r *Request) {
 
 // fit reports whether the worker of a reserved lease is still one to decode at.
 func (s *state) fit(sl *slot, r *Request) bool {
+	if w := &s.workers[sl.worker]; w.emptying.on() {
+		return w.epoch == sl.epoch && w.health.healthy && !w.out() // it keeps what it has
+	}
 	r.own = int(sl.worker) + 1
 	candidates := s.candidates(r, Decode)
 	r.own = 0

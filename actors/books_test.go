@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -50,6 +52,9 @@ func (b *books) compareOut(t *testing.T, r *Registry, o Options, now int64, afte
 			t.Fatalf("after %s: %s is wedged %v after a sign of life, healthy = %v", after, v.URL, time.Duration(now-w.signAt), v.Healthy)
 		}
 		w.stirred = false
+		if w.drains {
+			continue // nobody counts on it
+		}
 		for role := range numRoles {
 			if !v.Roles.Has(role) {
 				continue
@@ -89,6 +94,7 @@ func (b *books) end(l *bookedLease, c Cause, unjudged bool) {
 	if !unjudged {
 		b.learn(l, c)
 	}
+	b.vacate(l.url)
 }
 
 // account enters an attempt in the books of the retry budget.
@@ -104,4 +110,88 @@ func (b *books) account(now int64, retry bool, err error) {
 		e.fed = 1
 	}
 	b.budget.events = append(b.budget.events, e)
+}
+
+// vacate ends the membership of a worker that drains and holds nothing.
+func (b *books) vacate(url string) {
+	if w := b.workers[url]; w.member && w.drains && b.live(url, numPhases) == 0 {
+		w.member, w.healthy, w.drains = false, false, false
+	}
+}
+
+func (b *books) drain(t *testing.T, r *Registry, specs []Spec, arg int) string {
+	t.Helper()
+	batch, name := bookedBatch(specs, arg)
+	n := 0
+	for _, s := range batch {
+		if w := b.workers[s.URL]; w.member {
+			n++
+			w.drains = true
+		}
+	}
+	drains, err := r.DrainWorkers(name)
+	if len(drains) != n || (n == 0) != errors.Is(err, ErrUnknownWorker) {
+		t.Fatalf("DrainWorkers(%s) = %d drains, %v, want %d", name, len(drains), err, n)
+	}
+	for i := range drains {
+		w, want := b.workers[drains[i].URL], b.live(drains[i].URL, numPhases)
+		if drains[i].Leases != want {
+			t.Fatalf("DrainWorkers(%s) tells of %d leases, want %d", name, drains[i].Leases, want)
+		}
+		b.vacate(drains[i].URL)
+		if arg%16 == 15 { // its time is over at once
+			if got := r.EndDrain(&drains[i]); got != w.member {
+				t.Fatalf("EndDrain(%s) = %v, want %v", drains[i].URL, got, w.member)
+			}
+			w.member, w.healthy, w.drains = false, false, false
+		}
+	}
+	return "drain " + name
+}
+
+func (b *books) undrain(t *testing.T, r *Registry, specs []Spec, arg int) string {
+	t.Helper()
+	batch, name := bookedBatch(specs, arg)
+	n := 0
+	for _, s := range batch {
+		if w := b.workers[s.URL]; w.member {
+			n++
+			w.drains = false
+		}
+	}
+	if err := r.UndrainWorkers(name); (n == 0) != errors.Is(err, ErrUnknownWorker) {
+		t.Fatalf("UndrainWorkers(%s): %v, with %d members", name, err, n)
+	}
+	return "undrain " + name
+}
+
+// tell has an origin tell of foreign load, of an unknown worker too.
+func (b *books) tell(t *testing.T, r *Registry, specs []Spec, arg int) string {
+	t.Helper()
+	origin := fmt.Sprint("origin ", arg%3)
+	var all []Elsewhere
+	for i := range arg / 3 % 4 {
+		all = append(all, Elsewhere{specs[(arg+i)%len(specs)].URL, arg >> i % 8})
+	}
+	if len(all) > 0 {
+		all = append(all, Elsewhere{"http://nobody:1", arg})
+	}
+	if err := r.SetForeign(origin, all); err != nil {
+		t.Fatalf("SetForeign(%s, %v): %v", origin, all, err)
+	}
+	b.foreign[origin] = all
+	return "tell of foreign load"
+}
+
+// elsewhere is the foreign load of a worker.
+func (b *books) elsewhere(url string) int {
+	n := 0
+	for _, all := range b.foreign {
+		for _, e := range all {
+			if e.URL == url {
+				n += e.N
+			}
+		}
+	}
+	return n
 }

@@ -12,9 +12,11 @@ const (
 	WorkerHealthy
 	WorkerUnhealthy
 	BreakerMoved
-	BreakerSpared // too many others are out: a breaker stays closed, or closes
-	WorkerWedged  // it holds requests and gives no sign of life while others do
-	WorkerStirred // a wedged worker gave one
+	BreakerSpared  // too many others are out: a breaker stays closed, or closes
+	WorkerWedged   // it holds requests and gives no sign of life while others do
+	WorkerStirred  // a wedged worker gave one
+	WorkerDraining // it gets no further requests and will be removed
+	WorkerUndrained
 	ReturnRefused // a lease was returned twice: a bug
 )
 

@@ -62,6 +62,7 @@ func (s *state) enlist(spec Spec) WorkerID {
 	w.health, w.breaker = health{reason: "not checked yet"}, breaker{}
 	w.ramp, w.life = ramp{}, life{}
 	s.byURL[spec.URL] = id
+	s.weigh(spec.URL)
 	s.byBase[spec.Base] = append(s.byBase[spec.Base], id)
 	if spec.Model != AnyModel {
 		s.models[spec.Model]++
@@ -90,14 +91,9 @@ func (s *state) setRoles(url string, roles Roles) error {
 // remove ends the membership of the worker with this URL, or of all ranks when
 // it is the base URL of data-parallel ranks.
 func (s *state) remove(url string) ([]Removed, error) {
-	ids := make([]WorkerID, 0, 1)
-	if id, ok := s.byURL[url]; ok && s.workers[id].member {
-		ids = append(ids, id)
-	} else {
-		ids = append(ids, s.byBase[url]...)
-	}
-	if len(ids) == 0 {
-		return nil, fmt.Errorf("%w: %s", ErrUnknownWorker, url)
+	ids, err := s.membersAt(url)
+	if err != nil {
+		return nil, err
 	}
 	removed := make([]Removed, len(ids))
 	for i, id := range ids {
@@ -113,6 +109,7 @@ func (s *state) remove(url string) ([]Removed, error) {
 // discharge ends one worker's membership. Its entry goes when it is idle too.
 func (s *state) discharge(id WorkerID) {
 	w := &s.workers[id]
+	w.emptying.end()
 	w.member, w.place = false, nowhere()
 	s.disturb(w)
 	base := w.spec.Base

@@ -14,7 +14,7 @@ type muster struct {
 func (s *state) muster(r Role) (m muster) {
 	for i := range s.workers {
 		w := &s.workers[i]
-		if !w.member || !w.spec.Roles.Has(r) {
+		if !w.member || w.emptying.on() || !w.spec.Roles.Has(r) {
 			continue
 		}
 		if w.health.proven {
@@ -50,7 +50,7 @@ func (m *muster) lone() bool { return m.proven <= 1 }
 // mayLeave reports whether one more worker may be kept out, by its breaker or by
 // silence. One that checks call sick is out anyway.
 func (s *state) mayLeave(w *worker, byBreaker bool) bool {
-	if w.out() || !w.health.healthy {
+	if w.out() || !w.health.healthy || w.emptying.on() {
 		return true
 	}
 	for r := range numRoles {
@@ -108,7 +108,7 @@ func (s *state) longestOut(r Role, onlyWedged bool) (longest *worker) {
 	var since int64
 	for i := range s.workers {
 		w := &s.workers[i]
-		if !w.member || !w.health.healthy || !w.spec.Roles.Has(r) || !w.out() || onlyWedged && !w.life.wedged {
+		if !w.member || !w.health.healthy || w.emptying.on() || !w.spec.Roles.Has(r) || !w.out() || onlyWedged && !w.life.wedged {
 			continue
 		}
 		at := w.breaker.openedAt

@@ -18,7 +18,8 @@ type books struct {
 	refused uint64
 	denied  uint64 // retries beyond the budget
 	drained bool
-	idle    chan struct{} // what the first drain closes
+	foreign map[string][]Elsewhere // by origin
+	idle    chan struct{}          // what the first drain closes
 }
 
 type bookedLease struct {
@@ -36,7 +37,8 @@ type bookedWorker struct {
 	member  bool
 	healthy bool
 	proven  bool
-	streak  int // checks in a row that contradict healthy
+	streak  int  // checks in a row that contradict healthy
+	drains  bool // gets nothing, and goes with its last lease
 
 	good, bad uint64 // what its breaker has learnt
 	signAt    int64  // its last sign of life, or when it held nothing for the last time
@@ -70,6 +72,11 @@ func (w *bookedWorker) report(o HealthOptions, ok bool) {
 	}
 }
 
+// open reports whether a worker may get a request of a role.
+func (w *bookedWorker) open(r Role) bool {
+	return w != nil && w.member && w.healthy && !w.drains && w.spec.Roles.Has(r)
+}
+
 // live is how many leases are live at a worker, in one phase or in all.
 func (b *books) live(url string, p Phase) int {
 	n := 0
@@ -94,7 +101,7 @@ func (b *books) pending(url string) int {
 // eligible reports whether anyone may get a request of a role.
 func (b *books) eligible(r Role) bool {
 	for _, w := range b.workers {
-		if w.member && w.healthy && w.spec.Roles.Has(r) {
+		if w.open(r) {
 			return true
 		}
 	}
@@ -141,6 +148,12 @@ func (b *books) compare(t *testing.T, r *Registry, after string) {
 		}
 		if want := b.pending(v.URL); v.Pending != want {
 			t.Fatalf("after %s: pending of %s = %d, want %d", after, v.URL, v.Pending, want)
+		}
+		if v.Draining != (w.member && w.drains) {
+			t.Fatalf("after %s: %s draining = %v, want %v", after, v.URL, v.Draining, w.drains)
+		}
+		if want := b.elsewhere(v.URL); v.Foreign != want {
+			t.Fatalf("after %s: foreign load of %s = %d, want %d", after, v.URL, v.Foreign, want)
 		}
 		if w.member && (v.CBGood != w.good || v.CBBad != w.bad) {
 			t.Fatalf("after %s: the breaker of %s has learnt of %d successes and %d failures, want %d and %d", after, v.URL, v.CBGood, v.CBBad, w.good, w.bad)
@@ -207,7 +220,7 @@ func keepBooks(t *testing.T, in []byte) {
 	}
 	r := start(t, o)
 	specs := bookedFleet()
-	b := &books{workers: map[string]*bookedWorker{}, idle: make(chan struct{}), budget: bookedBudget{o: o.Retries}}
+	b := &books{workers: map[string]*bookedWorker{}, foreign: map[string][]Elsewhere{}, idle: make(chan struct{}), budget: bookedBudget{o: o.Retries}}
 	for _, s := range specs {
 		b.workers[s.URL] = &bookedWorker{spec: s, member: true, healthy: true, proven: true}
 	}
@@ -236,7 +249,7 @@ func keepBooks(t *testing.T, in []byte) {
 func (b *books) step(t *testing.T, r *Registry, o Options, specs []Spec, op byte, arg int, now int64) string {
 	t.Helper()
 	pick := func() *bookedLease { return b.leases[arg%len(b.leases)] }
-	switch op % 18 {
+	switch op % 21 {
 	case 0, 1:
 		return b.acquire(t, r, o, arg, now, false)
 	case 14:
@@ -311,6 +324,12 @@ func (b *books) step(t *testing.T, r *Registry, o Options, specs []Spec, op byte
 			b.sign(l)
 		}
 		return "progress"
+	case 18:
+		return b.drain(t, r, specs, arg)
+	case 19:
+		return b.undrain(t, r, specs, arg)
+	case 20:
+		return b.tell(t, r, specs, arg)
 	case 7:
 		if len(b.leases) == 0 {
 			return "nothing"
@@ -334,7 +353,7 @@ func (b *books) step(t *testing.T, r *Registry, o Options, specs []Spec, op byte
 		if len(b.leases) == 0 {
 			return "nothing"
 		}
-		return b.begin(t, pick(), arg, now)
+		return b.begin(t, o, pick(), arg, now)
 	default:
 		if arg%32 > 0 {
 			return "nothing" // draining ends most of what there is to test
@@ -386,7 +405,7 @@ func (b *books) acquire(t *testing.T, r *Registry, o Options, arg int, now int64
 		return "acquire in vain"
 	}
 	w := b.workers[l.URL]
-	if w == nil || !w.member || !w.healthy || !w.spec.Roles.Has(q.Role) {
+	if !w.open(q.Role) {
 		t.Fatalf("acquired for %v at %s, which is not eligible: %+v", q.Role, l.URL, w)
 	}
 	b.book(l, phaseOf[q.Role], len(q.Key))
@@ -433,7 +452,7 @@ func (b *books) acquirePair(t *testing.T, r *Registry, o Options, arg int, now i
 	return "acquire a pair at " + p.URL + " and " + d.URL
 }
 
-func (b *books) begin(t *testing.T, l *bookedLease, arg int, now int64) string {
+func (b *books) begin(t *testing.T, o Options, l *bookedLease, arg int, now int64) string {
 	t.Helper()
 	q := Request{Now: now, Movable: arg%2 == 0}
 	got, err := l.lease.Begin(&q)
@@ -448,14 +467,17 @@ func (b *books) begin(t *testing.T, l *bookedLease, arg int, now int64) string {
 	case err != nil:
 	case got.ticket == l.lease.ticket:
 		l.phase = Decoding
+	case b.current(l) && l.member.drains && l.member.healthy && o.Breaker.Disabled && o.WedgedAfter == 0:
+		t.Fatalf("Begin moved a lease from %s, which drains and keeps what it has", l.url)
 	default: // moved
 		l.live = false
 		if !q.Movable {
 			t.Fatalf("Begin moved a lease that may not move from %s to %s", l.url, got.URL)
 		}
-		if w := b.workers[got.URL]; w == nil || !w.member || !w.healthy || !w.spec.Roles.Has(Decode) {
+		if w := b.workers[got.URL]; !w.open(Decode) {
 			t.Fatalf("Begin moved to %s, which is not eligible: %+v", got.URL, w)
 		}
+		b.vacate(l.url)
 		b.book(got, Decoding, 0)
 	}
 	return "begin"
@@ -518,7 +540,7 @@ func (b *books) remove(t *testing.T, r *Registry, specs []Spec, arg int) string 
 	n := 0
 	for _, s := range batch {
 		if w := b.workers[s.URL]; w.member {
-			w.member, w.healthy = false, false
+			w.member, w.healthy, w.drains = false, false, false
 			n++
 		}
 	}

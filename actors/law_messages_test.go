@@ -25,6 +25,10 @@ var wantMessages = map[string]string{
 	"leasesRequest":   "now int64; reply chan<- []LeaseView",
 	"finishSession":   "session []byte; reply chan<- bool",
 	"drain":           "idle chan<- struct{}",
+	"drainWorkers":    "url string; reply chan<- drainReply",
+	"undrainWorkers":  "url string; reply chan<- error",
+	"endDrain":        "id WorkerID; nth uint32; reply chan<- bool",
+	"setForeign":      "origin string; all []Elsewhere; reply chan<- error",
 	"halt":            "left chan<- int",
 }
 

@@ -76,13 +76,13 @@ func (s *state) rebuild(role Role) {
 			continue
 		}
 		switch {
-		case !w.member || !w.health.healthy:
+		case !w.member || !w.health.healthy || w.emptying.on():
 		case w.out() || w.ramp.on:
 			p.unsettled++
 		default:
 			w.place[role] = len(p.ready)
 			p.ready = append(p.ready, w.candidate(WorkerID(i)))
-			p.full += s.fullAt(w.leases())
+			p.full += s.fullAt(w.weight())
 		}
 	}
 }
@@ -90,7 +90,7 @@ func (s *state) rebuild(role Role) {
 // candidate is a worker as policies see it. A reservation counts as load there:
 // what is about to run would else not be seen by those who choose meanwhile.
 func (w *worker) candidate(id WorkerID) policy.Candidate {
-	return policy.Candidate{ID: uint32(id), Hash: w.hash, URL: w.spec.URL, Load: w.leases(), Pending: w.pending, Cost: w.spec.Cost}
+	return policy.Candidate{ID: uint32(id), Hash: w.hash, URL: w.spec.URL, Load: w.weight(), Pending: w.pending, Cost: w.spec.Cost}
 }
 
 // recount has the pools say what a worker's counters say.
@@ -100,9 +100,9 @@ func (s *state) recount(w *worker) {
 			p := &s.pools[r]
 			c := &p.ready[place]
 			if s.room.on {
-				p.full += s.fullAt(w.leases()) - s.fullAt(c.Load)
+				p.full += s.fullAt(w.weight()) - s.fullAt(c.Load)
 			}
-			c.Load, c.Pending = w.leases(), w.pending
+			c.Load, c.Pending = w.weight(), w.pending
 		}
 	}
 }
@@ -116,13 +116,13 @@ func (s *state) gather(r *Request, role Role, onlyModel, obeyExclude bool) []pol
 			s.climb(w, r.Now)
 			climbing = climbing || w.ramp.on
 		}
-		if !w.member || !w.health.healthy || !w.spec.Roles.Has(role) ||
+		if !w.member || !w.health.healthy || w.emptying.on() || !w.spec.Roles.Has(role) ||
 			onlyModel && w.spec.Model != string(r.Model) ||
 			obeyExclude && slices.Contains(r.Exclude, WorkerID(i)) ||
 			w.shut(&s.opts.Breaker, r.Now) || !s.permits(w, r.Now) {
 			continue
 		}
-		if s.skips(r, WorkerID(i), w.leases()) {
+		if s.skips(r, WorkerID(i), w.weight()) {
 			continue
 		}
 		c = append(c, w.candidate(WorkerID(i)))

@@ -109,6 +109,15 @@ func (r *Router) Remove(url string) ([]Removed, error) {
 	return removed, err
 }
 
+// EndDrain is Registry.EndDrain, with what Remove does beside.
+func (r *Router) EndDrain(d *Drain) bool {
+	ended := r.Registry.EndDrain(d)
+	if ended {
+		r.Forget(d.ID)
+	}
+	return ended
+}
+
 // Forget drops what the tree knows of workers, for when their caches are gone.
 func (r *Router) Forget(ids ...WorkerID) {
 	if r.tree == nil {

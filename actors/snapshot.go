@@ -59,7 +59,9 @@ type WorkerView struct {
 	CBGood   uint64                                     // outcomes the breaker took as successes
 	CBBad    uint64
 	CBSpared uint64 // times it stayed closed, or was closed, for too many were out
+	Draining bool   // gets no further requests, and is removed with its last lease
 	Load     int    // live leases but for those reserved
+	Foreign  int    // what other processes run there; no part of Load
 	InPhase  [numPhases]int
 	Pending  int // blocks of prompt granted and not yet prefilled
 	Granted  uint64
@@ -68,7 +70,7 @@ type WorkerView struct {
 
 // Usable reports whether the worker would be given a request.
 func (v *WorkerView) Usable() bool {
-	return v.Member && v.Healthy && v.Breaker != BreakerOpen && !v.Wedged
+	return v.Member && v.Healthy && !v.Draining && v.Breaker != BreakerOpen && !v.Wedged
 }
 
 // LeaseView is one live lease, for debugging.
@@ -83,7 +85,8 @@ type LeaseView struct {
 type FleetHealth struct {
 	Usable   [numRoles]int // members that would be given a request, by role
 	Members  [numRoles]int
-	Unusable []string // URLs of members that would not
+	Unusable []string // URLs of members that would not, but for those that drain
+	Draining int      // members that drain
 }
 
 // Serves reports whether some member may be given a request in each of roles.
@@ -104,7 +107,11 @@ func (s *state) fleetHealth(now int64) FleetHealth {
 			continue
 		}
 		usable := w.health.healthy && !w.life.wedged && (w.breaker.state != BreakerOpen || w.breaker.due(&s.opts.Breaker, now))
-		if !usable {
+		usable = usable && !w.emptying.on()
+		switch {
+		case w.emptying.on():
+			h.Draining++
+		case !usable:
 			h.Unusable = append(h.Unusable, w.spec.URL)
 		}
 		for r := range numRoles {
@@ -144,6 +151,7 @@ func (s *state) snapshot(now int64) Snapshot {
 			Healthy: w.health.healthy, Proven: w.health.proven, Reason: reason,
 			Wedged: w.life.wedged, Slow: w.ramp.on, CBSpared: w.breaker.spared,
 			Breaker: breaker, Moves: w.breaker.moves, CBGood: w.breaker.outcomes[0], CBBad: w.breaker.outcomes[1],
+			Draining: w.emptying.on(), Foreign: w.foreign,
 			Load: w.load(), InPhase: w.inPhase, Pending: w.pending, Granted: w.granted, Outcomes: w.outcomes,
 		})
 	}

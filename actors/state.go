@@ -19,6 +19,7 @@ var (
 	ErrDuplicate     = errors.New("the worker is in the fleet already")
 	ErrTooMany       = errors.New("the fleet has as many workers as it may have")
 	ErrRetryBudget   = errors.New("too many requests are being retried")
+	ErrForeign       = errors.New("foreign load that can't be counted")
 )
 
 // Phase says in which part of a request's life a lease stands.
@@ -49,6 +50,7 @@ type state struct {
 	models   map[string]int // members per model other than AnyModel
 	members  int
 	epochs   uint32 // memberships begun
+	drains   uint32 // of workers, begun
 	policies [numRoles]policy.Policy
 	pools    [numRoles]pool
 	pins     pins
@@ -56,6 +58,7 @@ type state struct {
 	docket   docket
 	lookAt   int64 // when to look for wedged workers again; never, if they aren't looked for
 	room     room
+	foreign  map[string]map[string]int // by origin and by worker's URL; see setForeign
 
 	slots     []slot
 	freeSlots []uint32
@@ -89,6 +92,8 @@ type worker struct {
 	breaker  breaker
 	ramp     ramp
 	life     life
+	emptying emptying
+	foreign  int            // what other processes run there; written by weigh and by nothing else
 	inPhase  [numPhases]int // live leases; written by grant, advance and giveBack and by nothing else
 	pending  int            // blocks of prompt granted and not yet prefilled
 	granted  uint64
@@ -123,14 +128,15 @@ func newState(o Options, events chan<- Event) (*state, error) {
 		return nil, err
 	}
 	s := &state{
-		opts:   o,
-		room:   room,
-		byURL:  make(map[string]WorkerID),
-		byBase: make(map[string][]WorkerID),
-		models: make(map[string]int),
-		events: events,
-		budget: newBudget(o.Retries),
-		lookAt: math.MaxInt64,
+		opts:    o,
+		room:    room,
+		byURL:   make(map[string]WorkerID),
+		byBase:  make(map[string][]WorkerID),
+		models:  make(map[string]int),
+		foreign: make(map[string]map[string]int),
+		events:  events,
+		budget:  newBudget(o.Retries),
+		lookAt:  math.MaxInt64,
 	}
 	if o.WedgedAfter > 0 {
 		s.lookAt = math.MinInt64
@@ -237,6 +243,9 @@ func (s *state) giveBack(t ticket, c Cause, now int64) {
 	}
 	if !w.member && w.leases() == 0 {
 		s.retire(id)
+	}
+	if w.emptying.on() && w.leases() == 0 {
+		s.vacate(id)
 	}
 	s.noteIdle()
 }

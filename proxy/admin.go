@@ -27,9 +27,11 @@ type workerJSON struct {
 	Cost           float64           `json:"cost"`
 	Breaker        string            `json:"breaker"`
 	Phases         map[string]int    `json:"phases"`
-	Removed        bool              `json:"removed,omitempty"` // no member any more, with requests still running
-	Reason         string            `json:"reason,omitempty"`  // of the last check that went wrong
+	Draining       bool              `json:"draining,omitempty"` // gets no further requests, and is removed with its last one
+	Removed        bool              `json:"removed,omitempty"`  // no member any more, with requests still running
+	Reason         string            `json:"reason,omitempty"`   // of the last check that went wrong
 	Processed      uint64            `json:"processed"`
+	Foreign        int               `json:"foreign"` // what other routers run there, no part of the load
 	Labels         map[string]string `json:"labels,omitempty"`
 }
 
@@ -48,8 +50,8 @@ func workerToJSON(v *actors.WorkerView) any {
 	}
 	w := workerJSON{
 		URL: v.URL, Model: v.Model, Type: v.Roles.String(), Healthy: v.Healthy, Load: v.Load, ConnectionMode: "Http",
-		Priority: v.Priority, Cost: v.Cost, Breaker: v.Breaker.String(), Phases: phases, Removed: !v.Member,
-		Reason: v.Reason, Processed: v.Granted, Labels: v.Labels,
+		Priority: v.Priority, Cost: v.Cost, Breaker: v.Breaker.String(), Phases: phases, Removed: !v.Member, Draining: v.Draining,
+		Reason: v.Reason, Processed: v.Granted, Foreign: v.Foreign, Labels: v.Labels,
 	}
 	if !v.Roles.Has(actors.Prefill) {
 		return w
@@ -132,7 +134,7 @@ func (x *exchange) adminError(status int, code, message string) {
 
 // getWorker shows one worker.
 func (x *exchange) getWorker() {
-	name, ok := x.namedWorker()
+	name, ok := x.namedWorker(x.path)
 	if !ok {
 		return
 	}
@@ -150,10 +152,10 @@ func (x *exchange) getWorker() {
 	x.adminError(fasthttp.StatusNotFound, "WORKER_NOT_FOUND", fmt.Sprintf("Worker %s not found", name))
 }
 
-// namedWorker takes the worker's canonical name out of the path. It reports
+// namedWorker takes the worker's canonical name out of a path. It reports
 // false if it has answered that there is none.
-func (x *exchange) namedWorker() (string, bool) {
-	raw, err := unescapeWorker(x.path)
+func (x *exchange) namedWorker(path []byte) (string, bool) {
+	raw, err := unescapeWorker(path)
 	name := raw
 	if err == nil {
 		name, err = canonicalName(raw)
@@ -165,10 +167,15 @@ func (x *exchange) namedWorker() (string, bool) {
 	return name, true
 }
 
-// deleteWorker takes one worker, or all ranks at a base URL, out of the fleet.
+// deleteWorker takes one worker, or all ranks at a base URL, out of the fleet; with
+// drain=true once its requests have ended.
 func (x *exchange) deleteWorker() {
-	name, ok := x.namedWorker()
+	name, ok := x.namedWorker(x.path)
 	if !ok {
+		return
+	}
+	if x.drains() {
+		x.drainNamed(name)
 		return
 	}
 	switch err := x.p.RemoveWorker(name); {
@@ -326,11 +333,18 @@ func (x *exchange) removeWorker() {
 		return
 	}
 	name, err := canonicalName(raw)
-	if err == nil {
+	status, message := fasthttp.StatusOK, "Successfully removed worker: "+name
+	switch {
+	case err != nil:
+	case x.drains():
+		status, message, err = x.drain(name)
+	default:
 		err = x.p.RemoveWorker(name)
 	}
 	switch {
-	case err == nil || x.p.opts.Compat && errors.Is(err, actors.ErrUnknownWorker):
+	case err == nil:
+		x.answerText(status, message)
+	case x.p.opts.Compat && errors.Is(err, actors.ErrUnknownWorker):
 		x.answerText(fasthttp.StatusOK, "Successfully removed worker: "+name)
 	case errors.Is(err, actors.ErrUnknownWorker):
 		x.refuse(&problem{fasthttp.StatusNotFound, kindNotFound, "worker_not_found", fmt.Sprintf("Worker %s not found", name), 0})

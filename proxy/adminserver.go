@@ -14,7 +14,7 @@ func (p *Proxy) ServeAdmin(ln net.Listener, certs *tls.Config) error {
 
 // listener makes of a socket what a server accepts connections from.
 func (p *Proxy) listener(ln net.Listener, certs *tls.Config) net.Listener {
-	ln = newPatientListener(ln, p.log)
+	ln = p.closeOnHandOver(newPatientListener(ln, p.log))
 	if stall := p.opts.Timeouts.ClientWrite; stall > 0 {
 		ln = steadyListener{ln, stall}
 	}

@@ -81,6 +81,9 @@ func (p *Proxy) countRanks(ctx context.Context, s *server, auth string) bool {
 	if n < 1 || n > maxRanks || n == len(s.specs) {
 		return true
 	}
+	if p.isDraining(s.site.base) {
+		return false // it is to go: its ranks would come as new members
+	}
 	if p.RemoveWorker(s.name) != nil {
 		return true // somebody else did
 	}

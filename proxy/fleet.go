@@ -140,8 +140,7 @@ func retire(specs []actors.Spec) {
 func (p *Proxy) RemoveWorker(name string) error {
 	removed, err := p.router.Remove(name)
 	for _, r := range removed {
-		p.prober.Unwatch(r.Base)
-		r.Handle.(*backend).pool.Retire()
+		p.letGo(r.Base, r.Handle)
 	}
 	return err
 }

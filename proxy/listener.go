@@ -14,11 +14,14 @@ import (
 func Listen(addr string, patience time.Duration) (net.Listener, error) {
 	lc := net.ListenConfig{
 		Control:         listenOptions(patience),
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3},
+		KeepAliveConfig: clientKeepAlive,
 	}
 	lc.SetMultipathTCP(false) // its sockets don't tell of departures in the same way
 	return lc.Listen(context.Background(), "tcp", addr)
 }
+
+// clientKeepAlive finds clients that have vanished.
+var clientKeepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
 
 // Waits of a listener that can't accept for want of resources.
 const (
@@ -61,8 +64,11 @@ func (p *patientListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener.
+// Close implements net.Listener. Any but the first call does nothing.
 func (p *patientListener) Close() error {
 	p.close()
-	return p.Listener.Close()
+	if err := p.Listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
 }

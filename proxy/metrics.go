@@ -213,6 +213,7 @@ func (m *metricSet) writeWorkers(w io.Writer) {
 		metrics.WriteCounterUint64(w, series("vllm_router_policy_decisions_total", "policy", name), k.Granted)
 		metrics.WriteCounterUint64(w, series("vllm_router_cb_outcomes_total", "outcome", "success"), k.CBGood)
 		metrics.WriteCounterUint64(w, series("vllm_router_cb_outcomes_total", "outcome", "failure"), k.CBBad)
+		metrics.WriteGaugeUint64(w, series("loadstar_worker_foreign_load"), uint64(k.Foreign))
 		metrics.WriteGaugeUint64(w, series("loadstar_worker_pending_blocks"), uint64(k.Pending))
 		metrics.WriteCounterUint64(w, series("loadstar_cb_spared_total"), k.CBSpared)
 		metrics.WriteGaugeUint64(w, series("loadstar_worker_wedged"), boolGauge(k.Wedged))

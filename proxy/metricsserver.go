@@ -29,7 +29,7 @@ func (p *Proxy) newMetricsServer() *fasthttp.Server {
 // ServeMetrics serves metrics, and what DebugEndpoints adds, to clients that
 // connect to ln until Shutdown.
 func (p *Proxy) ServeMetrics(ln net.Listener) error {
-	return p.metricsServer.Serve(newPatientListener(ln, p.log))
+	return p.metricsServer.Serve(p.closeOnHandOver(newPatientListener(ln, p.log)))
 }
 
 // handleMetrics answers every path with the metrics, as vllm-router does, but

@@ -48,6 +48,9 @@ func (p *Proxy) routeOf(path []byte) *route {
 		return r
 	}
 	if len(path) > len("/workers/") && string(path[:len("/workers/")]) == "/workers/" {
+		if asksDrain(path) {
+			return drainRoute
+		}
 		return workerRoute
 	}
 	return nil
@@ -56,7 +59,7 @@ func (p *Proxy) routeOf(path []byte) *route {
 // shownPath is the path for the access log. What should name a worker and doesn't
 // is left out: it may hold a password.
 func (x *exchange) shownPath() string {
-	if x.p.routeOf(x.path) == workerRoute {
+	if r := x.p.routeOf(x.path); r == workerRoute || r == drainRoute {
 		raw, err := unescapeWorker(x.path)
 		if err == nil {
 			_, err = canonicalName(raw)

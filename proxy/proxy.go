@@ -112,11 +112,12 @@ type Proxy struct {
 	metricsServer *fasthttp.Server
 	idHeads       []string
 
-	draining  chan struct{} // closed when shutdown has begun
-	discovery *zmq.Listener // nil unless workers register themselves
-	rescues   chan struct{} // holds one for each rescue that runs
-	bodies    bodyMemory    // for requests' bodies
-	needsKey  bool          // some policy reads the routing key
+	draining   chan struct{} // closed when shutdown has begun
+	handedOver chan struct{} // closed when another process has the listening sockets
+	discovery  *zmq.Listener // nil unless workers register themselves
+	rescues    chan struct{} // holds one for each rescue that runs
+	bodies     bodyMemory    // for requests' bodies
+	needsKey   bool          // some policy reads the routing key
 
 	exchanges sync.Pool // of *exchange
 	streams   sync.Pool // of *stream
@@ -126,7 +127,7 @@ type Proxy struct {
 // New starts a proxy without workers. Call Close to end it. The error is one of
 // configuration.
 func New(o Options) (*Proxy, error) {
-	p := &Proxy{opts: o, log: o.Log, start: time.Now(), draining: make(chan struct{})}
+	p := &Proxy{opts: o, log: o.Log, start: time.Now(), draining: make(chan struct{}), handedOver: make(chan struct{})}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}

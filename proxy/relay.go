@@ -78,7 +78,7 @@ func (x *exchange) setHead(status int, reason []byte) {
 	if held := h.Peek(carrier); len(held) != len(v) || copy(held, v) != len(v) {
 		panic("fasthttp has changed the length of a header's value")
 	}
-	if x.p.stopping() {
+	if x.p.closing() {
 		h.SetConnectionClose()
 	}
 }

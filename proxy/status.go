@@ -91,6 +91,8 @@ func (x *exchange) health() {
 		x.answerText(fasthttp.StatusServiceUnavailable, "Waiting for discovered workers: 0 prefill, 0 decode")
 	case members == 0:
 		x.answerText(fasthttp.StatusServiceUnavailable, "No workers")
+	case !h.Serves(x.p.roles()...) && len(h.Unusable) == 0 && h.Draining > 0:
+		x.answerText(fasthttp.StatusServiceUnavailable, fmt.Sprintf("%d of %d servers drain, and no other takes requests", h.Draining, members))
 	case !h.Serves(x.p.roles()...) && x.p.opts.PD != nil && len(h.Unusable) == 0:
 		x.answerText(fasthttp.StatusServiceUnavailable, fmt.Sprintf("Waiting for discovered workers: %d prefill, %d decode",
 			h.Members[actors.Prefill], h.Members[actors.Decode]))
@@ -218,6 +220,10 @@ func (p *Proxy) logEvent(e actors.Event, refused *int) {
 	case actors.BreakerMoved:
 		p.log.Warn("circuit breaker moved", "worker", e.URL, "state", e.Detail, "load", e.Load,
 			"failures_in_row", e.InRow, "failures", e.Failures, "successes", e.Successes)
+	case actors.WorkerDraining:
+		p.log.Info("worker drains", "worker", e.URL, "load", e.Load)
+	case actors.WorkerUndrained:
+		p.log.Info("worker drains no longer", "worker", e.URL, "load", e.Load)
 	case actors.ReturnRefused:
 		if *refused++; *refused <= refusedLogged || *refused%1000 == 0 {
 			p.log.Warn("a lease was returned twice, which is a bug; please report it", "outcome", e.Detail, "times", *refused)

@@ -189,6 +189,8 @@ type loggingConfig struct {
 type shutdownConfig struct {
 	Delay time.Duration // not ready but still accepting
 	Grace time.Duration // for running streams; zero cuts them at once
+
+	Takeover string // path at which sockets are handed over; empty is none
 }
 
 // check reports every contradiction between settings at once. The range of a
@@ -213,6 +215,7 @@ func (c config) check() []error {
 	}
 	faults = append(faults, c.checkAccess()...)
 	faults = append(faults, c.checkAdmission()...)
+	faults = append(faults, c.checkTakeover()...)
 	if c.Listen.overlaps(c.Metrics.Listen) {
 		faults = append(faults, fmt.Errorf("--port and --prometheus-port are both %d: give them different ports", c.Listen.Port))
 	}

@@ -104,5 +104,11 @@ func shutdownOptions(s *shutdownConfig) []*option {
 			usage: "then let running requests end for at most SECONDS; 0 cuts them at once",
 			one:   readSeconds(&s.Grace, 0, longest),
 		},
+		{
+			name: "takeover", arg: "PATH", category: category, from: ours,
+			usage: "take the listening sockets over from the router that was started with the same PATH, if there is one, once a worker is healthy here; " +
+				"it then finishes what it has and ends; PATH is a Unix socket of this router's own, in a directory that exists",
+			one: readTakeover(&s.Takeover),
+		},
 	}
 }

@@ -152,6 +152,7 @@ func TestOwnFlags(t *testing.T) {
 			c.Timeouts.ClientHeader, c.Timeouts.ClientBody, c.Timeouts.ClientWrite, c.Timeouts.ClientIdle = time.Second, 0, 0, 4*time.Second
 		}},
 		{"shutdown", "--shutdown-delay-secs 15 --shutdown-grace-period-secs 0", func(c *config) { c.Shutdown = shutdownConfig{Delay: 15 * time.Second} }},
+		{"a successor", "--takeover /run/loadstar/door", func(c *config) { c.Shutdown.Takeover = "/run/loadstar/door" }},
 		{"logs and metrics", "--log-format json --access-log --histogram-buckets prometheus --debug-endpoints", func(c *config) {
 			c.Logging.Format, c.Logging.AccessLog, c.Metrics.Buckets, c.Metrics.Debug = logJSON, true, bucketsPrometheus, true
 		}},

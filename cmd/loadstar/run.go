@@ -46,21 +46,14 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 		cancel()
 		_ = p.Close(over) // nothing was served
 	}
-	ln, err := proxy.Listen(c.Listen.Addr(), c.Timeouts.ClientWrite)
+	line, err := openSuccession(c)
 	if err != nil {
 		closeNow()
-		return fmt.Errorf("cannot listen for clients: %w; choose another --host or --port", err)
+		return err
 	}
-	metricsLn, err := net.Listen("tcp", c.Metrics.Listen.Addr())
+	defer line.close()
+	s, err := openSockets(c, line.before)
 	if err != nil {
-		ln.Close()
-		closeNow()
-		return fmt.Errorf("cannot listen for metrics: %w; choose another --prometheus-host or --prometheus-port", err)
-	}
-	adminLn, err := listenAdmin(c)
-	if err != nil {
-		ln.Close()
-		metricsLn.Close()
 		closeNow()
 		return err
 	}
@@ -69,34 +62,35 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 	if err == nil && c.PD.Enabled {
 		err = startPD(p, c, log)
 	}
-	if err != nil {
-		ln.Close()
-		metricsLn.Close()
-		if adminLn != nil {
-			adminLn.Close()
-		}
-		closeNow()
-		return err
-	}
-	// Before anybody is told that it runs: a signal would end it without a word.
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
-	served := make(chan error, 3)
-	go func() { served <- p.Serve(ln, a.clientTLS) }()
-	go func() { served <- p.ServeMetrics(metricsLn) }()
-	admin := ""
-	if adminLn != nil {
-		admin = adminLn.Addr().String()
-		go func() { served <- p.ServeAdmin(adminLn, a.clientTLS) }()
+	if err == nil {
+		err = line.takeOver(ctx, p, c, signals, log)
 	}
-	log.Info("listening", "address", ln.Addr().String(), "tls", a.clientTLS != nil, "metrics", metricsLn.Addr().String(), "admin", admin,
+	if err == nil {
+		err = line.open(s.offered(c))
+	}
+	if err != nil {
+		s.close()
+		closeNow()
+		return err
+	}
+	served := make(chan error, 3)
+	go func() { served <- p.Serve(s.clients, a.clientTLS) }()
+	go func() { served <- p.ServeMetrics(s.metrics) }()
+	admin := ""
+	if s.admin != nil {
+		admin = s.admin.Addr().String()
+		go func() { served <- p.ServeAdmin(s.admin, a.clientTLS) }()
+	}
+	log.Info("listening", "address", s.clients.Addr().String(), "tls", a.clientTLS != nil, "metrics", s.metrics.Addr().String(), "admin", admin,
 		"policy", policyText(c), "workers", len(fleet), "version", version)
 	fresh, stopFresh := context.WithCancel(context.Background())
 	defer stopFresh()
 	keepFresh(fresh, a.files, log)
 	if ready != nil {
-		ready(ln.Addr())
+		ready(s.clients.Addr())
 	}
 
 	watching, stopWatching := context.WithTimeout(ctx, c.Workers.StartupTimeout)
@@ -109,16 +103,25 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 		}()
 	}
 
-	select {
-	case s := <-signals:
-		log.Info("shutting down", "signal", s.String(), "delay", c.Shutdown.Delay, "grace", c.Shutdown.Grace)
-	case <-ctx.Done():
-		log.Info("shutting down", "delay", c.Shutdown.Delay, "grace", c.Shutdown.Grace)
-	case err := <-served:
-		closeNow()
-		return fmt.Errorf("the listener ended: %w", err)
+	for {
+		select {
+		case sig := <-signals:
+			log.Info("shutting down", "signal", sig.String(), "delay", c.Shutdown.Delay, "grace", c.Shutdown.Grace)
+		case <-ctx.Done():
+			log.Info("shutting down", "delay", c.Shutdown.Delay, "grace", c.Shutdown.Grace)
+		case next := <-line.next():
+			if err := next.Yield(); err != nil {
+				log.Warn("the process that was to take over has ended: going on", "error", err)
+				continue
+			}
+			return line.handOver(p, c.Shutdown, next, signals, log)
+		case err := <-served:
+			closeNow()
+			return fmt.Errorf("the listener ended: %w", err)
+		}
+		line.closeDoor()
+		return shutdown(p, c.Shutdown, signals, log)
 	}
-	return shutdown(p, c.Shutdown, signals, log)
 }
 
 // connections is how many clients may be connected: no more than the limit on open
@@ -222,18 +225,6 @@ const (
 	maxWorkers         = 4096
 	idleConnsPerWorker = 512
 )
-
-// listenAdmin opens the admin API's own listener, nil if it has none.
-func listenAdmin(c config) (net.Listener, error) {
-	if !c.Access.HasAdminListener() {
-		return nil, nil
-	}
-	ln, err := proxy.Listen(c.Access.AdminListen.Addr(), c.Timeouts.ClientWrite)
-	if err != nil {
-		return nil, fmt.Errorf("cannot listen for admin calls: %w; choose another --admin-listen", err)
-	}
-	return ln, nil
-}
 
 // newLogger returns the log that the settings ask for, and what closes its file.
 func newLogger(c loggingConfig) (*slog.Logger, func(), error) {

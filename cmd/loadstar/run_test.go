@@ -285,6 +285,7 @@ func TestStartFaults(t *testing.T) {
 		{"no authority in the file", []string{"--port", "0", "--worker-tls-ca", "/dev/null"}, `cannot use the authorities of --worker-tls-ca "/dev/null": it holds no certificate in PEM`},
 		{"no such certificate for workers", []string{"--port", "0", "--worker-tls-cert", "/nonexistent.pem", "--worker-tls-key", "/nonexistent.key"}, "cannot use the certificate of --worker-tls-cert"},
 		{"admin port taken", []string{"--port", "0", "--prometheus-port", "0", "--admin-listen", "127.0.0.1:" + port}, "cannot listen for admin calls"},
+		{"no place for the socket of a hand-over", []string{"--port", "0", "--prometheus-port", "0", "--takeover", "/nonexistent/door"}, `cannot listen at --takeover "/nonexistent/door"`},
 		{"no such certificate", []string{"--port", "0", "--tls-cert-path", "/nonexistent.pem", "--tls-key-path", "/nonexistent.key"}, "cannot use the certificate"},
 		{"no such directory for logs", []string{"--port", "0", "--log-dir", "/nonexistent/logs"}, "cannot write the log file"},
 	} {
