@@ -140,7 +140,7 @@ func TestWorkersREST(t *testing.T) {
 }
 
 // TestModelIsHonoured: a worker that was added for a model gets what asks for
-// it, and the others get the rest.
+// it, and one that was added for none does not.
 func TestModelIsHonoured(t *testing.T) {
 	any, m1 := proxytest.NewWorker(t, proxytest.JSON(200, `"any"`)), proxytest.NewWorker(t, proxytest.JSON(200, `"m1"`))
 	r := startRouter(t, testOptions("cache_aware"), any)

@@ -125,17 +125,21 @@ func TestSeriesOfRemovedWorkersGo(t *testing.T) {
 	}
 }
 
-// TestLabelsAreBounded: clients choose paths, methods and models, and none of
-// it becomes a label.
+// TestLabelsAreBounded: clients choose paths, methods, models, and names of users,
+// sessions, tenants and requests, and none of it becomes a label.
 func TestLabelsAreBounded(t *testing.T) {
 	w := proxytest.NewWorker(t, proxytest.JSON(200, "{}"))
-	r := startRouter(t, testOptions("cache_aware"), w)
+	o := testOptions("sticky_least_loaded")
+	o.TenantHeader = "X-Tenant"
+	r := startRouter(t, o, w)
 	r.call("POST", "/v1/chat/completions", chat("hi", false))
 	before := len(r.scrape())
 	for i := range 300 {
 		method := []string{"POST", "GET", "PATCH", "BREW"}[rand.IntN(4)]
 		r.call(method, fmt.Sprintf("/path%d/%d", i, rand.Int()), "")
-		r.call("POST", "/v1/chat/completions", fmt.Sprintf(`{"model":"m%d","messages":[]}`, i))
+		own := fmt.Sprint("own-", i)
+		r.call("POST", "/v1/chat/completions", fmt.Sprintf(`{"model":"m%d","messages":[],"user":%q}`, i, own),
+			proxytest.H("X-Tenant", own), proxytest.H("X-Session-ID", own), proxytest.H("X-Request-Id", own))
 	}
 	after := len(r.scrape())
 	// Buckets that had been empty show.

@@ -236,8 +236,8 @@ func TestCaseB45EveryPathHasItsWorker(t *testing.T) {
 }
 
 // TestCaseB46WhoIsMissing: while there is no worker of a phase the client is told
-// which, and when to come back, and no worker of the other phase is bothered. One
-// that nobody knows to be gone is named too.
+// which, and when to come back, and no worker of the other phase is bothered. Of one
+// that nobody knows to be gone TestPairNobodyListens tells.
 func TestCaseB46WhoIsMissing(t *testing.T) {
 	for _, role := range []string{"prefill", "decode"} {
 		t.Run(role, func(t *testing.T) {
