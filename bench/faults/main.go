@@ -1,0 +1,151 @@
+// Command faults breaks things around a running router and measures what its
+// clients notice: too much load, a worker that freezes, requests that every
+// worker fails, and hours of ordinary use with clients that leave.
+//
+//	go run ./bench/faults [-loadstar PATH] [-json FILE] [-logs DIR] SCENARIO...
+//
+// A scenario is one of overload, freeze, poison and soak; soak may be followed by
+// -minutes N. Everything runs on this machine: the router's binary, built from
+// this module if no path is given, and simulated workers, each a process of its
+// own so that it can be stopped. The generator is open-loop: requests come as a
+// Poisson process whatever becomes of the earlier ones. The exit code is 1 if a
+// target is missed, and 2 if nothing could be measured.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// simulateCommand makes this program a simulated worker; see simulate.
+const simulateCommand = "simulate"
+
+var errTargetMissed = errors.New("a target is missed")
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == simulateCommand {
+		exit(simulate(os.Stdin, os.Stdout))
+	}
+	// The second signal ends at once, as no handler is left then.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	exit(run(ctx, os.Args[1:]))
+}
+
+func exit(err error) {
+	switch {
+	case err == nil:
+		os.Exit(0)
+	case errors.Is(err, errTargetMissed):
+		os.Exit(1)
+	}
+	fmt.Fprintln(os.Stderr, "faults:", err)
+	os.Exit(2)
+}
+
+// scenario measures one thing with a bed that is its own.
+type scenario interface {
+	run(context.Context, *bed) (report, error)
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
+	binary := flags.String("loadstar", "", "the router's binary; without it, one is built")
+	jsonFile := flags.String("json", "", "write the reports to this file too, as JSON")
+	logs := flags.String("logs", "", "keep the routers' logs in this directory")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	scenarios, err := parseScenarios(flags.Args())
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "faults")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if *binary == "" {
+		if *binary, err = build(ctx, dir); err != nil {
+			return err
+		}
+	}
+	if *logs == "" {
+		*logs = dir
+	} else if err := os.MkdirAll(*logs, 0o755); err != nil {
+		return err
+	}
+
+	var reports []report
+	for _, s := range scenarios {
+		r, err := runOne(ctx, s, *binary, *logs)
+		if err != nil {
+			return err
+		}
+		r.print(os.Stdout)
+		reports = append(reports, r)
+	}
+	if *jsonFile != "" {
+		text, err := json.MarshalIndent(reports, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(*jsonFile, append(text, '\n'), 0o644); err != nil {
+			return err
+		}
+	}
+	for _, r := range reports {
+		if r.missed() {
+			return errTargetMissed
+		}
+	}
+	return nil
+}
+
+// runOne runs a scenario and ends every process that it started.
+func runOne(ctx context.Context, s scenario, binary, logs string) (report, error) {
+	b := &bed{binary: binary, logs: logs}
+	defer b.end()
+	return s.run(ctx, b)
+}
+
+func parseScenarios(args []string) ([]scenario, error) {
+	var all []scenario
+	for len(args) > 0 {
+		name := args[0]
+		flags := flag.NewFlagSet(name, flag.ContinueOnError)
+		minutes := new(float64)
+		if name == "soak" {
+			minutes = flags.Float64("minutes", 10, "how long the load lasts")
+		}
+		if err := flags.Parse(args[1:]); err != nil {
+			return nil, err
+		}
+		args = flags.Args()
+		switch name {
+		case "overload":
+			all = append(all, fullOverload)
+		case "freeze":
+			all = append(all, fullFreeze)
+		case "poison":
+			all = append(all, fullPoison)
+		case "soak":
+			plan := fullSoak
+			plan.lasts = time.Duration(*minutes * float64(time.Minute))
+			all = append(all, plan)
+		default:
+			return nil, fmt.Errorf("scenario %q is none of overload, freeze, poison and soak", name)
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no scenario is given: name overload, freeze, poison or soak")
+	}
+	return all, nil
+}
