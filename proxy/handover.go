@@ -50,12 +50,15 @@ func (a adopted) SyscallConn() (syscall.RawConn, error) {
 // close. It is called once.
 func (p *Proxy) HandOver() { close(p.handedOver) }
 
-// closeOnHandOver closes a listener when its socket is another process's.
+// closeOnHandOver closes a listener when its socket is another process's, and when
+// the proxy has ended: a Serve that came behind Shutdown would accept for ever.
 func (p *Proxy) closeOnHandOver(ln *patientListener) *patientListener {
 	go func() {
 		select {
 		case <-p.handedOver:
 			_ = ln.Close() // only this process's descriptor
+		case <-p.over.Done():
+			_ = ln.Close()
 		case <-ln.closed:
 		}
 	}()

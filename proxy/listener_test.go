@@ -86,3 +86,25 @@ func TestAcceptEnds(t *testing.T) {
 		t.Errorf("Accept: %v, want what is no shortage passed on", err)
 	}
 }
+
+// TestServeBehindShutdown: who is stopped before it has begun to serve doesn't begin.
+func TestServeBehindShutdown(t *testing.T) {
+	p, err := New(testOptions("round_robin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := Listen("127.0.0.1:0", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(ln, nil) }()
+	select {
+	case <-served:
+	case <-time.After(patience):
+		t.Fatal("it serves")
+	}
+}

@@ -112,7 +112,9 @@ type Proxy struct {
 	metricsServer *fasthttp.Server
 	idHeads       []string
 
-	draining   chan struct{} // closed when shutdown has begun
+	draining   chan struct{}   // closed when shutdown has begun
+	over       context.Context // ends with Close
+	end        context.CancelFunc
 	handedOver chan struct{} // closed when another process has the listening sockets
 	discovery  *zmq.Listener // nil unless workers register themselves
 	rescues    chan struct{} // holds one for each rescue that runs
@@ -135,6 +137,7 @@ func New(o Options) (*Proxy, error) {
 	if p.idHeads == nil {
 		p.idHeads = []string{"x-request-id", "x-correlation-id", "x-trace-id", "request-id"}
 	}
+	p.over, p.end = context.WithCancel(context.Background())
 	o.Router.Room.Now = p.now
 	router, err := actors.NewRouter(o.Router)
 	if err != nil {
