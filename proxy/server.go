@@ -116,7 +116,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 // Close ends what New has started. Requests that still run lose their workers'
 // accounting, so Shutdown comes first.
 func (p *Proxy) Close(ctx context.Context) error {
-	p.end()
+	defer p.end() // the metrics' listener too, which is open to the last
 	if p.discovery != nil {
 		p.discovery.Close()
 	}
