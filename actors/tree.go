@@ -79,34 +79,32 @@ func newTree(r *Registry, limit int) *Tree {
 // AcquireFor looks up the request's key and passes it on to the registry, which
 // answers; see Registry.AcquireFor. A tree that is busy is left out.
 func (t *Tree) AcquireFor(q *Request, c Client) (Lease, error) {
-	q.ready()
-	q.hits = q.hits[:0]
-	select {
-	case t.inbox <- treeMessage{kind: treeRoute, request: q, reply: q.reply}:
-	default:
-		return t.registry.AcquireFor(q, c)
+	if g, ok := t.route(treeRoute, q, c); ok {
+		return t.registry.lease(g)
 	}
-	g := t.wait(q, c)
-	if errors.Is(g.err, errBusy) {
-		return t.registry.AcquireFor(q, c)
-	}
-	return t.registry.lease(g)
+	return t.registry.AcquireFor(q, c)
 }
 
 // AcquirePairFor is AcquireFor for a pair.
 func (t *Tree) AcquirePairFor(q *Request, c Client) (prefill, decode Lease, err error) {
+	if g, ok := t.route(treePair, q, c); ok {
+		return t.registry.pair(g, q)
+	}
+	return t.registry.AcquirePairFor(q, c)
+}
+
+// route sends a request by way of the tree. It reports false if the tree, or the
+// registry behind it, has no room.
+func (t *Tree) route(k treeKind, q *Request, c Client) (g grant, ok bool) {
 	q.ready()
 	q.hits = q.hits[:0]
 	select {
-	case t.inbox <- treeMessage{kind: treePair, request: q, reply: q.reply}:
+	case t.inbox <- treeMessage{kind: k, request: q, reply: q.reply}:
 	default:
-		return t.registry.AcquirePairFor(q, c)
+		return grant{}, false
 	}
-	g := t.wait(q, c)
-	if errors.Is(g.err, errBusy) {
-		return t.registry.AcquirePairFor(q, c)
-	}
-	return t.registry.pair(g, q)
+	g = t.wait(q, c)
+	return g, !errors.Is(g.err, errBusy)
 }
 
 // wait waits for the answer to q, which is on its way through the tree.
