@@ -57,9 +57,10 @@ func (s *site) change(f func(*learnt)) {
 // forget drops what was learnt of a process that may be gone.
 func (s *site) forget() { s.change(func(l *learnt) { *l = learnt{} }) }
 
-// learnPush takes what a prefill worker's reply says of it; ok is false if that
-// says nothing.
-func (s *site) learnPush(rank int, id pd.Identity, ok bool) {
+// learnPush takes, and returns, what a prefill worker's reply says of it. It is the
+// zero Identity if that says nothing.
+func (s *site) learnPush(rank int, r *pd.Reply) pd.Identity {
+	id, ok := r.Identity()
 	s.change(func(l *learnt) {
 		switch {
 		case ok && l.push == nil:
@@ -70,6 +71,7 @@ func (s *site) learnPush(rank int, id pd.Identity, ok bool) {
 			delete(l.push, rank)
 		}
 	})
+	return id
 }
 
 // peer is the site as one of a pair's workers, the one with this rank.

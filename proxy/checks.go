@@ -53,13 +53,8 @@ func (p *Proxy) checkOf(s *server) actors.Check {
 // ranks may have been named one by one, and are checked together.
 func (p *Proxy) sitesOf(s *server) []*site {
 	sites := []*site{s.site}
-	v, err := p.router.Snapshot(p.now())
-	if err != nil {
-		return sites
-	}
-	for i := range v.Workers {
-		w := &v.Workers[i]
-		if at := w.Handle.(*backend).site; w.Base == s.site.base && w.Member && !slices.Contains(sites, at) {
+	for _, w := range p.workersAt(s.site.base) {
+		if at := w.Handle.(*backend).site; w.Member && !slices.Contains(sites, at) {
 			sites = append(sites, at)
 		}
 	}

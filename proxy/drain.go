@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -149,14 +150,5 @@ func (x *exchange) deleteDrain() {
 
 // isDraining reports whether some worker at a base URL drains.
 func (p *Proxy) isDraining(base string) bool {
-	v, err := p.router.Snapshot(p.now())
-	if err != nil {
-		return false
-	}
-	for i := range v.Workers {
-		if w := &v.Workers[i]; w.Base == base && w.Draining {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.workersAt(base), func(w actors.WorkerView) bool { return w.Draining })
 }

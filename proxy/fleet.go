@@ -213,15 +213,24 @@ func (p *Proxy) AwaitWorker(ctx context.Context) bool {
 // lost notes that nothing listens at a base URL: whatever comes up there has an
 // empty cache.
 func (p *Proxy) lost(base string) {
+	for _, w := range p.workersAt(base) {
+		p.router.Forget(w.ID)
+	}
+}
+
+// workersAt lists the workers at a base URL, removed ones that still have requests
+// included; none once the router has ended.
+func (p *Proxy) workersAt(base string) (at []actors.WorkerView) {
 	v, err := p.router.Snapshot(p.now())
 	if err != nil {
-		return
+		return nil
 	}
 	for i := range v.Workers {
 		if v.Workers[i].Base == base {
-			p.router.Forget(v.Workers[i].ID)
+			at = append(at, v.Workers[i])
 		}
 	}
+	return at
 }
 
 // retireAll closes the unused connections to all workers.

@@ -36,7 +36,7 @@ type split struct {
 	run    *prefillRun // a prefill that runs beside the decode request
 	known  bool        // reply is there
 	kept   bool        // kv serve for another decode worker
-	redone bool        // a decode worker has seen the request and failed it, and another is asked
+	failed int         // attempts with a decode worker that had seen the request, and that were made again
 	pinned bool        // the prefill worker holds blocks that nobody came for
 	site   *site       // of the prefill worker
 	began  time.Time   // of the decode request
@@ -196,7 +196,7 @@ func (x *exchange) prefillFirst(lease actors.Lease) (again bool, err error) {
 	s.answer, s.reply, reuse, err = x.prefill(pool, lease.Worker, s.answer[:0])
 	cause = causeOfPrefill(err)
 	if err != nil {
-		return x.prefillFailed(&lease, err)
+		return x.prefillFailed(&lease, err, 0)
 	}
 	s.known = true
 	x.learn(&lease)
@@ -215,8 +215,7 @@ func (x *exchange) prefillFirst(lease actors.Lease) (again bool, err error) {
 // learn takes note of what a prefill worker's reply says of it.
 func (x *exchange) learn(lease *actors.Lease) {
 	if s := &x.split; s.pair.Connector == pd.NIXL {
-		id, ok := s.reply.Identity()
-		s.site.learnPush(s.pair.Prefill.Rank, id, ok)
+		s.site.learnPush(s.pair.Prefill.Rank, &s.reply)
 	}
 	if x.p.router.NeedsFirstByte(actors.Prefill) {
 		lease.FirstByte()
@@ -250,10 +249,14 @@ func isContentHeader(name []byte) bool {
 func (x *exchange) composeDecode(lease *actors.Lease) {
 	s := &x.split
 	s.body, _ = pd.AppendDecode(s.body[:0], x.body, s.kind, s.kv)
-	s.lines = append(s.lines[:0], x.headers[:x.ownID]...)
-	s.lines = x.appendPairID(s.lines)
+	s.lines = x.appendDecodeHeaders(s.lines[:0])
 	x.compose(&x.ctx.Request, poolOf(lease), x.target, s.lines, lease.Rank, s.body, true)
 	x.patience = x.p.opts.Timeouts.FirstByte
+}
+
+// appendDecodeHeaders appends the headers of a request to the decode worker.
+func (x *exchange) appendDecodeHeaders(h []byte) []byte {
+	return x.appendPairID(append(h, x.headers[:x.ownID]...))
 }
 
 // appendPairID appends the header by which the engines find each other.
@@ -320,15 +323,12 @@ func (x *exchange) decodeAt(lease actors.Lease) (again bool, err error) {
 		return false, nil
 	}
 	if failed := s.prefillFailure(); failed != nil {
-		// It took the decode request down with it. Once the answer's head has come
-		// a worker has done much of the work.
-		run := s.run
+		// It took the decode request down with it, which may have been under way.
+		run, before := s.run, s.failed
 		s.stopPrefill()
-		if cause = actors.Aborted; s.redone {
-			x.record.attempts = x.p.opts.Retry.MaxAttempts
-		}
-		s.redone = true
-		return x.prefillFailed(&run.lease, failed)
+		cause = actors.Aborted
+		s.failed++
+		return x.prefillFailed(&run.lease, failed, before)
 	}
 	var f *failure
 	if !errors.As(err, &f) {
@@ -352,12 +352,12 @@ func (x *exchange) decodeFailed(lease *actors.Lease, f *failure) (again bool, er
 	if f.cause != actors.ConnectFailed {
 		x.p.doubt(s.site)               // what it told may be what is wrong
 		s.pinned, s.kept = false, false // the decode worker may have fetched them
-		if f.cause == actors.UpstreamTimeout || s.redone {
+		if f.cause == actors.UpstreamTimeout || s.failed > 0 {
 			return false, f
 		}
-		s.redone = true
+		s.failed++
 	}
-	if !x.attemptsLeft(0) || x.p.stopping() {
+	if !x.attemptsLeft(0) {
 		return false, f
 	}
 	x.abandon()
@@ -388,11 +388,7 @@ func (x *exchange) decodeRefused(lease *actors.Lease, reuse *bool) (again bool, 
 		x.p.doubt(s.site)
 		s.pinned, s.kept = false, false
 	}
-	seen := 0
-	if s.redone {
-		seen = 1
-	}
-	again = x.attemptsLeft(seen) && (lease.Decision.Candidates > 1 || !x.answer.HasRetryAfter) && !x.p.stopping()
+	again = x.attemptsLeft(s.failed) && (lease.Decision.Candidates > 1 || !x.answer.HasRetryAfter)
 	switch {
 	case status >= 500:
 		var e *problem
@@ -404,7 +400,7 @@ func (x *exchange) decodeRefused(lease *actors.Lease, reuse *bool) (again bool, 
 		return false, err
 	}
 	if again {
-		s.redone = true
+		s.failed++
 		x.abandon()
 	}
 	return again, nil

@@ -33,25 +33,15 @@ func (g *leg) prefill(pool *upstream.Pool, worker actors.WorkerID, buf []byte) (
 		refused = &refusal{status: a.Status, retryAfter: retryAfter(a), reason: append([]byte(nil), a.Reason...), lines: a.AppendLines(nil, carrier)}
 	}
 	g.passHead(size)
-	most := g.p.opts.Limits.BodyBytes
-	for answer = buf; ; {
-		left := time.Duration(0)
-		if limit > 0 {
-			left = max(limit-time.Since(begun), time.Nanosecond)
+	answer, err = g.readWhole(buf, func() time.Duration {
+		if limit <= 0 {
+			return 0
 		}
-		piece, err := g.coming.next(&g.link, left)
-		if err != nil && !g.coming.ended {
-			return answer, r, false, &failure{cause: causeOf(err, true), err: err}
-		}
-		if len(answer)+len(piece) > most {
-			return answer, r, false, &failure{cause: actors.UpstreamInvalid, err: errLongReply}
-		}
-		answer = append(answer, piece...)
-		if g.coming.ended {
-			break
-		}
+		return max(limit-time.Since(begun), time.Nanosecond)
+	})
+	if err != nil {
+		return answer, r, false, err
 	}
-	g.coming.free(&g.link)
 	if refused != nil {
 		refused.body = append([]byte(nil), answer...)
 		return answer, r, a.KeepAlive, refused
@@ -71,7 +61,24 @@ func (g *leg) passHead(size int) {
 	g.link.conn.Reader().Discard(size)
 }
 
-var errLongReply = errors.New("the prefill worker's answer is longer than --max-payload-size")
+var errLongAnswer = errors.New("the worker's answer is longer than --max-payload-size")
+
+// readWhole appends the answer's body to dst. patience bounds the wait for each
+// piece. The error is a *failure.
+func (g *leg) readWhole(dst []byte, patience func() time.Duration) ([]byte, error) {
+	for !g.coming.ended {
+		piece, err := g.coming.next(&g.link, patience())
+		if err != nil && !g.coming.ended {
+			return dst, &failure{cause: causeOf(err, true), err: err}
+		}
+		if len(dst)+len(piece) > g.p.opts.Limits.BodyBytes {
+			return dst, &failure{cause: actors.UpstreamInvalid, err: errLongAnswer}
+		}
+		dst = append(dst, piece...)
+	}
+	g.coming.free(&g.link)
+	return dst, nil
+}
 
 // refusal is a prefill worker's answer other than 2xx.
 type refusal struct {
@@ -102,17 +109,17 @@ func causeOfPrefill(err error) actors.Cause {
 
 // prefillFailed answers for a prefill that failed, or has the request tried
 // again: with another pair, for both their ids and their workers belong together.
-func (x *exchange) prefillFailed(lease *actors.Lease, err error) (again bool, _ error) {
+// failed is how many attempts a decode worker has seen before.
+func (x *exchange) prefillFailed(lease *actors.Lease, err error, failed int) (again bool, _ error) {
 	if errors.Is(err, errStaleIdentity) {
-		again = x.attemptsLeft(0) && !x.p.stopping()
-		return again, &failure{cause: actors.UpstreamReset, err: err, phase: actors.Prefill.String()}
+		return x.attemptsLeft(failed), &failure{cause: actors.UpstreamReset, err: err, phase: actors.Prefill.String()}
 	}
 	x.exclusion(lease)
 	var r *refusal
 	if errors.As(err, &r) {
 		switch r.status {
 		case 429, 500, 502, 503, 504:
-			again = x.attemptsLeft(x.seen) && (lease.Decision.Candidates > 1 || r.retryAfter == 0) && !x.p.stopping()
+			again = x.attemptsLeft(x.seen+failed) && (lease.Decision.Candidates > 1 || r.retryAfter == 0)
 		}
 		if x.kept = again; again {
 			x.seen++
@@ -126,9 +133,9 @@ func (x *exchange) prefillFailed(lease *actors.Lease, err error) (again bool, _ 
 		f.phase = actors.Prefill.String()
 		switch f.cause {
 		case actors.ConnectFailed:
-			again = x.attemptsLeft(0) && !x.p.stopping()
+			again = x.attemptsLeft(failed)
 		case actors.UpstreamReset, actors.UpstreamInvalid, actors.UpstreamTruncated:
-			if again = x.attemptsLeft(x.seen) && !x.p.stopping(); again {
+			if again = x.attemptsLeft(x.seen + failed); again {
 				x.seen++
 			}
 		}
@@ -278,9 +285,8 @@ func (r *prefillRun) do() {
 		return
 	}
 	if r.pair.Connector == pd.NIXL {
-		id, ok := r.reply.Identity()
-		r.lease.Handle.(*backend).site.learnPush(r.pair.Prefill.Rank, id, ok)
-		if id != r.pair.Push {
+		site := r.lease.Handle.(*backend).site
+		if site.learnPush(r.pair.Prefill.Rank, &r.reply) != r.pair.Push {
 			r.err = errStaleIdentity
 		}
 	}

@@ -42,11 +42,9 @@ func (x *exchange) rescue() bool {
 	}
 	s.pair.Decode, _ = lease.Handle.(*backend).peer(lease.Rank)
 	body, _ := pd.AppendRescue(nil, x.body, s.kind, s.kv)
-	s.lines = append(s.lines[:0], x.headers[:x.ownID]...)
-	s.lines = x.appendPairID(s.lines)
+	s.lines = x.appendDecodeHeaders(s.lines[:0])
 	g := &leg{p: p, link: link{guard: (*watch.Watcher)(nil).NewGuard()}, patience: p.opts.PD.RescueTimeout}
 	g.compose(&x.ctx.Request, poolOf(&lease), x.target, s.lines, lease.Rank, body, true)
-	g.head = append([]byte(nil), g.head...)
 	go g.rescue(lease)
 	return true
 }

@@ -20,10 +20,13 @@ func (x *exchange) serve(try func() (again bool, err error)) {
 		x.roams = false
 		x.query.Now = x.p.now()
 		x.query.Exclude = x.exclude
-		if by := x.link.until; !by.IsZero() { // also while it waits for room
-			x.query.Deadline = x.query.Now + int64(time.Until(by))
+		if until := x.link.until; !until.IsZero() { // also while it waits for room
+			by := x.query.Now + int64(time.Until(until))
+			if d := x.query.Deadline; d == 0 || by < d {
+				x.query.Deadline = by
+			}
 		}
-		x.query.Retry = x.seen > 0 || x.split.redone
+		x.query.Retry = x.seen+x.split.failed > 0
 		again, err := try()
 		if !again {
 			if errors.Is(err, actors.ErrRetryBudget) && last != nil {
@@ -172,23 +175,23 @@ func (x *exchange) mayRetry(lease *actors.Lease, f *failure) bool {
 }
 
 // worthRetrying reports whether a worker's answer is an error that another
-// attempt may mend. What has failed at two workers fails at any. A worker that says when to come back is believed, unless
-// there is another one.
+// attempt may mend. What has failed at two workers fails at any. A worker that says
+// when to come back is believed, unless there is another one.
 func (x *exchange) worthRetrying(lease *actors.Lease) bool {
 	switch x.answer.Status {
 	case 408, 429, 500, 502, 503, 504:
 	default:
 		return false
 	}
-	return x.attemptsLeft(x.seen) && x.repeatable() && !x.p.stopping() && (lease.Decision.Candidates > 1 || !x.answer.HasRetryAfter)
+	return x.attemptsLeft(x.seen) && x.repeatable() && (lease.Decision.Candidates > 1 || !x.answer.HasRetryAfter)
 }
 
-// attemptsLeft reports whether another attempt is allowed. seen is how many have
-// failed at a worker that had seen the request: what two have failed is asked of no
-// third.
+// attemptsLeft reports whether another attempt is allowed: not while the router
+// stops. seen is how many have failed at a worker that had seen the request: what
+// two have failed is asked of no third.
 func (x *exchange) attemptsLeft(seen int) bool {
 	if x.record.attempts < x.p.opts.Retry.MaxAttempts && seen == 0 {
-		return true
+		return !x.p.stopping()
 	}
 	if x.record.attempts > 1 {
 		x.p.metrics.exhausted(x.record.class)

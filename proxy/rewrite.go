@@ -1,8 +1,7 @@
 package proxy
 
 import (
-	"errors"
-	"io"
+	"time"
 
 	"loadstar/actors"
 	"loadstar/proxy/pd"
@@ -86,18 +85,10 @@ func (x *exchange) rewriter() (*rewriter, error) {
 // relayMerged gathers the decode worker's answer, and answers with what the
 // prefill worker knows of the prompt added to it.
 func (x *exchange) relayMerged(lease *actors.Lease) (reuse bool, err error) {
-	var body []byte
-	for !x.coming.ended {
-		piece, err := x.coming.next(&x.link, x.p.opts.Timeouts.Idle)
-		if len(body)+len(piece) > x.p.opts.Limits.BodyBytes {
-			return false, &failure{cause: actors.UpstreamInvalid, err: errors.New("the decode worker's answer is longer than --max-payload-size")}
-		}
-		body = append(body, piece...)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return false, &failure{cause: causeOf(err, true), err: err}
-		}
+	body, err := x.readWhole(nil, func() time.Duration { return x.p.opts.Timeouts.Idle })
+	if err != nil {
+		return false, err
 	}
-	x.coming.free(&x.link)
 	s := &x.split
 	merged := s.reply.AppendMerged(nil, body, s.asked)
 	body = pd.AppendAnswer(body[:0], merged, s.kind, &s.reply)
