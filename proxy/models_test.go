@@ -90,11 +90,26 @@ func TestModelsLeave(t *testing.T) {
 	a, b := proxytest.NewWorker(t, heldModels), proxytest.NewWorker(t, heldModels)
 	r := startRouter(t, testOptions("round_robin"), a, b)
 	var clients []*proxytest.Client
-	for i := range modelsWaiters {
-		clients = append(clients, r.askModels(proxytest.H("Authorization", fmt.Sprint("Bearer ", i%2))))
+	refused := make(chan *proxytest.Response)
+	for i := range modelsWaiters + 1 { // who is the one too many, nobody knows
+		c := r.askModels(proxytest.H("Authorization", fmt.Sprint("Bearer ", i%2)))
+		clients = append(clients, c)
+		go func() {
+			if got, err := c.ReadResponse(2 * patience); err == nil {
+				refused <- got
+			}
+		}()
+		if i == 0 { // or "Bearer 1" might be the first
+			a.WaitInFlight(1, patience)
+			b.WaitInFlight(1, patience)
+		}
 	}
-	r.waitInFlight(modelsWaiters)
-	wantProblem(t, r.call("GET", "/v1/models", ""), 503, "models_busy")
+	select {
+	case got := <-refused:
+		wantProblem(t, got, 503, "models_busy")
+	case <-time.After(patience):
+		t.Fatalf("nobody was refused of %d", modelsWaiters+1)
+	}
 	for _, c := range clients {
 		c.CloseFIN()
 	}
