@@ -43,6 +43,7 @@ type bookedWorker struct {
 	good, bad uint64 // what its breaker has learnt
 	signAt    int64  // its last sign of life, or when it held nothing for the last time
 	stirred   bool   // a sign came in this step
+	wedged    bool   // it was, by the registry's own account of the step before; see compareOut
 }
 
 // bookedFleet is who may be a member: four of one rank, in all roles, and one
@@ -149,6 +150,7 @@ func (b *books) compare(t *testing.T, r *Registry, after string) {
 		if want := b.pending(v.URL); v.Pending != want {
 			t.Fatalf("after %s: pending of %s = %d, want %d", after, v.URL, v.Pending, want)
 		}
+		w.wedged = v.Wedged
 		if v.Draining != (w.member && w.drains) {
 			t.Fatalf("after %s: %s draining = %v, want %v", after, v.URL, v.Draining, w.drains)
 		}

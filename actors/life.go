@@ -97,7 +97,12 @@ func (s *state) wedge(w *worker, now int64) {
 
 // shut reports whether a worker gets no request because it is wedged. One that
 // holds nothing any more can give no sign of life: after a breaker's Timeout it
-// gets one request at a time to give one with.
+// gets one request at a time to give one with, so that its return is seen at once.
 func (w *worker) shut(o *BreakerOptions, now int64) bool {
 	return w.life.wedged && (w.leases() > 0 || now-w.life.wedgedAt < int64(o.Timeout))
 }
+
+// known reports whether a lease's end says nothing new of its worker: that a wedged
+// one is silent is known. To its breaker it would be a failure for each request that
+// was there, and for each trial, and keep the worker out when it is well again.
+func (w *worker) known(c Cause) bool { return w.life.wedged && c == UpstreamTimeout }

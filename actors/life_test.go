@@ -2,6 +2,7 @@ package actors
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -245,6 +246,96 @@ func TestWedgedTrial(t *testing.T) {
 	}
 	got[0].FirstByte()
 	v.want("after the trial", false, false, false)
+}
+
+// However many requests time out at a wedged worker, those that it held and one
+// trial behind another, its breaker stays closed, and the first sign of life brings
+// it back. What tells more than silence counts.
+func TestWedgedTimeoutsAreKnown(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		trial Cause
+		want  BreakerState
+	}{
+		{"silence", UpstreamTimeout, BreakerClosed},
+		{"nobody listens", ConnectFailed, BreakerOpen},
+		{"resets", UpstreamReset, BreakerOpen},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := newVigil(t, 3, nil)
+				held := []Lease{v.leases[1]}
+				for range 2 * v.o.Breaker.FailureThreshold {
+					l := acquire(t, v.r, Request{Exclude: []WorkerID{0, 2}})
+					held = append(held, l)
+				}
+				v.pass(v.o.WedgedAfter+3*time.Second, 0, 2)
+				v.want("at first", false, true, false)
+				for _, l := range held {
+					l.Release(UpstreamTimeout, v.now)
+				}
+				if got := view(t, v.r, base(1)); got.Breaker != BreakerClosed || got.CBBad != 0 {
+					t.Fatalf("breaker %v with %d failures after the requests that it held, want closed with none", got.Breaker, got.CBBad)
+				}
+				v.now += int64(v.o.Breaker.Timeout)
+				trial := func() Lease {
+					t.Helper()
+					for range 3 { // in turn
+						l := acquire(t, v.r, Request{Now: v.now})
+						if l.URL == base(1) {
+							return l
+						}
+						l.Release(ClientGone, v.now)
+					}
+					t.Fatal("a wedged worker gets no trial")
+					return Lease{}
+				}
+				for range v.o.Breaker.FailureThreshold {
+					l := trial()
+					v.now += second
+					l.Release(tc.trial, v.now)
+				}
+				if got := view(t, v.r, base(1)).Breaker; got != tc.want {
+					t.Fatalf("breaker %v after trials that end as %v, want %v", got, tc.trial, tc.want)
+				}
+				if tc.want == BreakerOpen {
+					return
+				}
+				l := trial()
+				l.FirstByte()
+				v.want("after a sign of life", false, false, false)
+				if w := view(t, v.r, base(1)); !w.Usable() {
+					t.Error("the worker is well and not usable")
+				}
+				l.Release(UpstreamTimeout, v.now) // in the middle of the answer: that is new
+				if got := view(t, v.r, base(1)).CBBad; got != 1 {
+					t.Errorf("%d failures of a worker that isn't wedged any more, want 1", got)
+				}
+			})
+		})
+	}
+}
+
+// A trial of a wedged worker whose breaker is half open decides nothing by its
+// silence, and gives its place up.
+func TestWedgedTrialHalfOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVigil(t, 3, nil)
+		v.pass(v.o.WedgedAfter+3*time.Second, 0, 2)
+		v.leases[1].Release(ClientGone, v.now)
+		onLoop(t, v.r, func(s *state) { s.moveBreaker(&s.workers[1], BreakerHalfOpen) })
+		v.now += int64(v.o.Breaker.Timeout)
+		for range 2 * v.o.Breaker.SuccessThreshold {
+			l := acquire(t, v.r, Request{Now: v.now, Exclude: []WorkerID{0, 2}})
+			if l.URL != base(1) {
+				t.Fatalf("acquired at %s, want a trial at %s", l.URL, base(1))
+			}
+			l.Release(UpstreamTimeout, v.now)
+		}
+		if got := view(t, v.r, base(1)); got.Breaker != BreakerHalfOpen || !got.Wedged {
+			t.Errorf("breaker %v, wedged %v, want half_open and wedged", got.Breaker, got.Wedged)
+		}
+	})
 }
 
 // Looks stay few and bounded, whatever the times are.

@@ -29,7 +29,8 @@ type queue struct {
 	seq     uint64 // of the request that came last
 	tries   uint64 // rounds in which lanes were tried
 	waiting [Classes]int
-	readmit int // of size, those that are admitted already
+	turns   [Classes]int64 // when one of each class was last served
+	readmit int            // of size, those that are admitted already
 }
 
 // waiter is one request that waits.
@@ -178,7 +179,7 @@ func (q *queue) find(t ticket) *waiter {
 
 // served notes that the request at the front of a lane is about to be served.
 func (q *queue) served(w *waiter, now int64) {
-	w.lane.turn = now
+	w.lane.turn, q.turns[w.lane.class] = now, now
 	q.tenants.serve(w.lane.tenant)
 }
 
@@ -206,11 +207,14 @@ func (q *queue) next(now int64) *waiter {
 }
 
 // rank is a lane's class, with what it has risen by waiting.
-func (q *queue) rank(l *lane, now int64) int64 {
-	if wait := now - l.turn; wait >= q.ageing {
-		return int64(l.class) + wait/q.ageing
+func (q *queue) rank(l *lane, now int64) int64 { return q.risen(l.class, l.turn, now) }
+
+// risen is a class with one more for each ageing interval since a turn.
+func (q *queue) risen(class uint8, turn, now int64) int64 {
+	if wait := now - turn; wait >= q.ageing {
+		return int64(class) + wait/q.ageing
 	}
-	return int64(l.class)
+	return int64(class)
 }
 
 // pass notes that a request's need can't be met in this round.

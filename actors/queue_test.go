@@ -196,6 +196,7 @@ func TestQueueAhead(t *testing.T) {
 type plainQueue struct {
 	waits  []plainWait
 	turns  map[plainLane]int64
+	class  [Classes]int64 // their turns
 	served map[uint64]uint64
 	most   uint64
 }
@@ -252,10 +253,41 @@ func (p *plainQueue) next(now int64, not []need) int {
 
 func (p *plainQueue) serve(i int, now int64) {
 	l := p.waits[i].lane
-	p.turns[l] = now
+	p.turns[l], p.class[l.class] = now, now
 	p.most = max(p.most, p.served[l.tenant])
 	p.served[l.tenant]++
 	p.waits = slices.Delete(p.waits, i, i+1)
+}
+
+// outranked is the place of the one that gives way to one that comes, or -1: every
+// request is compared by its definition.
+func (p *plainQueue) outranked(class uint8, tenant uint64, now int64) int {
+	of := func(tenant uint64) int {
+		return p.waiting(func(w plainWait) bool { return w.lane.tenant == tenant })
+	}
+	risen := func(class uint8, turn int64) int64 { return int64(class) + (now-turn)/10 }
+	best, rank, lanes, classes := -1, int64(0), map[plainLane]bool{}, map[uint8]bool{}
+	for i, w := range p.waits {
+		k := int64(w.lane.class)
+		if !lanes[w.lane] {
+			k = risen(w.lane.class, p.turns[w.lane])
+		}
+		if !classes[w.lane.class] {
+			k = max(k, risen(w.lane.class, p.class[w.lane.class]))
+		}
+		lanes[w.lane], classes[w.lane.class] = true, true
+		if best < 0 || k < rank || k == rank && of(w.lane.tenant) >= of(p.waits[best].lane.tenant) {
+			best, rank = i, k
+		}
+	}
+	own := int64(class)
+	if !classes[class] {
+		own = risen(class, p.class[class])
+	}
+	if best >= 0 && (own > rank || own == rank && of(tenant)+1 < of(p.waits[best].lane.tenant)) {
+		return best
+	}
+	return -1
 }
 
 // The queue calls whom its definition says, whatever comes, leaves and is passed
@@ -270,7 +302,7 @@ func FuzzQueue(f *testing.F) {
 		f.Add(in)
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		if len(in) > 2000 {
+		if len(in) > 500 {
 			t.Skip()
 		}
 		q, p := newQueue(), &plainQueue{turns: map[plainLane]int64{}, served: map[uint64]uint64{}}
@@ -282,6 +314,14 @@ func FuzzQueue(f *testing.F) {
 			case 0, 1, 2: // come
 				seq++
 				l := plainLane{arg % 3 * 3, uint64(arg / 3 % 4), need{pair: arg&64 > 0, admitted: arg&128 > 0}}
+				out, want := q.outranked(&Request{Class: l.class, Tenant: l.tenant}, now), p.outranked(l.class, l.tenant, now)
+				if (out == nil) != (want < 0) || out != nil && out.seq != p.waits[want].seq {
+					t.Fatalf("%v gives way to %v, want place %d of %v", out, l, want, p.waits)
+				}
+				if out != nil && len(p.waits) > 6 {
+					q.remove(out)
+					p.waits = slices.Delete(p.waits, want, want+1)
+				}
 				p.come(l, seq, q.come(l.class, l.tenant, l.need, now), now)
 			case 3: // leave
 				if len(p.waits) > 0 {

@@ -28,7 +28,7 @@ const maxQueueSize = 1 << 16
 
 // Errors of requests that are not served for want of room.
 var (
-	ErrQueueFull    = errors.New("as many requests wait as may wait")
+	ErrQueueFull    = errors.New("as many requests wait as may wait") // also of one that waited and had to give its place up
 	ErrQueueTimeout = errors.New("no worker became free in time")
 	ErrDeadline     = errors.New("the request's deadline would be missed")
 	ErrClientLeft   = errors.New("the client left while its request waited")
@@ -244,7 +244,8 @@ func (s *state) anyone(r *Request, role Role) bool {
 // its prompt is cached.
 func prefills(r *Request) bool { return len(r.Key) >= r.Short }
 
-// line has a request wait, or refuses it.
+// line has a request wait, or refuses it. Where no place is left it may take that
+// of another one, which is refused.
 func (s *state) line(r *Request, reply chan<- struct{}, pair bool) {
 	m := &s.room
 	until := r.Now + int64(m.opts.QueueTimeout)
@@ -252,12 +253,21 @@ func (s *state) line(r *Request, reply chan<- struct{}, pair bool) {
 		until = min(until, r.Deadline)
 	}
 	wait, known := s.estimate(r)
+	full := m.queue.size >= m.queue.limit
+	var out *waiter
+	if full {
+		out = m.queue.outranked(r, m.clock)
+	}
 	switch {
-	case m.queue.size >= m.queue.limit:
+	case full && out == nil:
 		s.turnAway(r, ErrQueueFull)
 	case r.Deadline != 0 && known && float64(r.Deadline-r.Now) < wait:
 		s.turnAway(r, ErrDeadline)
 	default:
+		if full {
+			s.turnAway(out.request, ErrQueueFull)
+			s.call(out)
+		}
 		m.waits++
 		r.queued = true
 		r.turn = m.queue.push(r, reply, s.needOf(r, pair), m.clock, until)

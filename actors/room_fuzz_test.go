@@ -200,21 +200,74 @@ func (b *roomBooks) send(x *bookedRequest, own bool) {
 	if q.Deadline != 0 {
 		x.deadlineAt = min(x.deadlineAt, q.Deadline)
 	}
-	full := len(b.waiting()) >= b.room.QueueSize
+	waited := b.waiting()
+	full := len(waited) >= b.room.QueueSize
+	var yields *bookedRequest
+	if full {
+		yields = b.outranked(q, waited)
+	}
 	b.requests = append(slices.DeleteFunc(b.requests, func(y *bookedRequest) bool { return y == x }), x)
 	b.do(func() { b.s.arrive(q, q.reply, x.pair) })
 	if len(q.reply) == 0 {
 		b.t.Fatal("no answer came at once")
 	}
 	<-q.reply
-	if q.queued {
-		if own || full {
-			b.t.Fatalf("a request waits: own %v, queue full %v", own, full)
+	if q.queued && (own || full && yields == nil) {
+		b.t.Fatalf("a request waits: own %v, queue full %v", own, full)
+	}
+	if !own && errors.Is(q.grant.err, ErrQueueFull) && (!full || yields != nil) {
+		b.t.Fatalf("turned away: queue full %v, who gives way %v", full, yields)
+	}
+	for _, y := range waited {
+		out := len(y.q.reply) > 0 && errors.Is(y.q.grant.err, ErrQueueFull)
+		if want := q.queued && y == yields; out != want || out && y.q.RetryAfter() < 1 {
+			b.t.Fatalf("pushed out %v, want %v; to come back after %d s", out, want, y.q.RetryAfter())
 		}
+	}
+	if q.queued {
 		x.waits = true
 		return
 	}
 	b.answered(x)
+}
+
+// outranked is the one of those who wait, in the order they came, that gives way to
+// q, or nil. Which lane each is in is not looked into here.
+func (b *roomBooks) outranked(q *Request, waiting []*bookedRequest) (least *bookedRequest) {
+	of := func(tenant uint64) (n int) {
+		for _, x := range waiting {
+			if x.q.Tenant == tenant {
+				n++
+			}
+		}
+		return n
+	}
+	first := func(class uint8, x *bookedRequest) bool {
+		i := slices.IndexFunc(waiting, func(y *bookedRequest) bool { return y.q.Class == class })
+		return i < 0 || waiting[i] == x
+	}
+	risen := func(class uint8, turn int64) int64 { return int64(class) + (b.now-turn)/int64(b.room.Ageing) }
+	queue, rank := &b.s.room.queue, int64(0)
+	for _, x := range waiting {
+		k, w := int64(x.q.Class), queue.find(x.q.turn)
+		if w == w.lane.head {
+			k = risen(x.q.Class, w.lane.turn)
+		}
+		if first(x.q.Class, x) {
+			k = max(k, risen(x.q.Class, queue.turns[x.q.Class]))
+		}
+		if least == nil || k < rank || k == rank && of(x.q.Tenant) >= of(least.q.Tenant) {
+			least, rank = x, k
+		}
+	}
+	own := int64(q.Class)
+	if first(q.Class, nil) {
+		own = risen(q.Class, queue.turns[q.Class])
+	}
+	if least != nil && (own > rank || own == rank && of(q.Tenant)+1 < of(least.q.Tenant)) {
+		return least
+	}
+	return nil
 }
 
 // answered reads the last answer to a request.

@@ -230,7 +230,7 @@ func (s *state) giveBack(t ticket, c Cause, now int64) {
 		if c.answered() {
 			s.stir(w)
 		}
-		if !sl.unjudged {
+		if !sl.unjudged && !w.known(c) {
 			s.teach(w, c.verdict(), sl.trial, now)
 		}
 	}

@@ -61,13 +61,7 @@ func (t *tenants) place(hash uint64) int {
 		t.byHash[hash] = len(t.all) - 1
 		return len(t.all) - 1
 	}
-	idle := -1
-	for i := range t.all {
-		x := &t.all[i]
-		if x.waiting == 0 && (idle < 0 || x.served < t.all[idle].served) {
-			idle = i
-		}
-	}
+	idle := t.idle()
 	if idle < 0 {
 		return int(hash % maxTenants)
 	}
@@ -75,4 +69,30 @@ func (t *tenants) place(hash uint64) int {
 	t.all[idle] = tenant{hash: hash}
 	t.byHash[hash] = idle
 	return idle
+}
+
+// idle is the place of the tenant who was served least of those who have nothing
+// waiting, or -1.
+func (t *tenants) idle() int {
+	idle := -1
+	for i := range t.all {
+		x := &t.all[i]
+		if x.waiting == 0 && (idle < 0 || x.served < t.all[idle].served) {
+			idle = i
+		}
+	}
+	return idle
+}
+
+// waiting is how many requests wait at the place that a tenant has, or would be
+// given.
+func (t *tenants) waiting(hash uint64) int {
+	i, ok := t.byHash[hash]
+	if !ok {
+		if len(t.all) < maxTenants || t.idle() >= 0 {
+			return 0
+		}
+		i = int(hash % maxTenants)
+	}
+	return t.all[i].waiting
 }

@@ -28,6 +28,7 @@ type Tree struct {
 	done     chan struct{}
 	registry *Registry
 	keys     sync.Pool     // of *[]uint64: copies of keys on their way to be inserted
+	longs    sync.Pool     // of long ones
 	long     chan struct{} // holds a token for each long key on its way
 }
 
@@ -71,7 +72,6 @@ type TreeStats struct {
 // Call Stop to end it.
 func newTree(r *Registry, limit int) *Tree {
 	t := &Tree{inbox: make(chan treeMessage, treeInboxSize), done: make(chan struct{}), registry: r, long: make(chan struct{}, longKeys)}
-	t.keys.New = func() any { return new([]uint64) }
 	go t.loop(prefixtree.New(limit))
 	return t
 }
@@ -135,14 +135,19 @@ func (t *Tree) Insert(key []uint64, w WorkerID) bool {
 	if len(key) == 0 || len(t.inbox) == cap(t.inbox) {
 		return len(key) == 0 // do not copy what would be dropped
 	}
+	keys := &t.keys
 	if len(key) > longKey {
 		select {
 		case t.long <- struct{}{}:
+			keys = &t.longs
 		default:
 			return false
 		}
 	}
-	k := t.keys.Get().(*[]uint64)
+	k, ok := keys.Get().(*[]uint64)
+	if !ok {
+		k = new([]uint64)
+	}
 	*k = append((*k)[:0], key...)
 	select {
 	case t.inbox <- treeMessage{kind: treeInsert, key: k, worker: w}:
@@ -157,7 +162,8 @@ func (t *Tree) Insert(key []uint64, w WorkerID) bool {
 func (t *Tree) inserted(key *[]uint64) {
 	if len(*key) > longKey {
 		<-t.long
-		return // so big a copy isn't worth keeping
+		t.longs.Put(key)
+		return
 	}
 	t.keys.Put(key)
 }
