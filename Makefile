@@ -6,15 +6,16 @@ LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2
 BENCHSTAT := $(GO) run golang.org/x/perf/cmd/benchstat@v0.0.0-20250813145418-2f7363a06fe1
 # Inputs, not seconds: with a time, go test -fuzz now and then fails when it is over.
 FUZZTIME  ?= 10000x
-EVENTS    ?= 100000
+EVENTS    ?= 1000000
 SEED      ?= 0
 ADDR      ?= 127.0.0.1:30000
+PEERS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test race fuzz chaos bench bench-smoke lint fmt tidy-check check
+.PHONY: help build run test race fuzz chaos bench bench-smoke bench-compare bench-report lint fmt tidy-check check
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 build: ## build bin/loadstar
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/loadstar ./cmd/loadstar
@@ -35,8 +36,8 @@ fuzz: ## a short run of every fuzz target, FUZZTIME inputs each
 		done || exit 1; \
 	done
 
-chaos: ## EVENTS random requests, departures and faults against the router; SEED=n repeats a run
-	$(GO) test ./proxy -run '^TestChaos(PD)?$$' -v -count=1 -timeout 4h -chaos.events $(EVENTS) -chaos.seed $(SEED)
+chaos: ## EVENTS random requests, departures, panics and faults against the router; SEED=n repeats a run
+	$(GO) test ./proxy -run '^TestChaos(PD)?$$' -v -count=1 -timeout 4h -parallel 8 -chaos.events $(EVENTS) -chaos.seed $(SEED)
 
 bench: ## microbenchmarks, five runs, summarised
 	@mkdir -p bin
@@ -45,6 +46,13 @@ bench: ## microbenchmarks, five runs, summarised
 
 bench-smoke: ## run each benchmark once, to keep them compiling and honest
 	$(GO) test ./... -run '^$$' -bench . -benchtime 1x
+
+bench-compare: ## measure the router beside all others that are found, in PATH or the directory PEERS; installs nothing
+	$(GO) run ./bench compare $(if $(PEERS),--peers-dir $(PEERS))
+	$(GO) run ./bench report
+
+bench-report: ## make pages and charts again from the raw results in bench/results
+	$(GO) run ./bench report
 
 lint: ## static checks, architecture rules included
 	$(GO) vet ./...

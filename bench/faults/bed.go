@@ -1,4 +1,4 @@
-package main
+package faults
 
 import (
 	"bufio"
@@ -63,7 +63,7 @@ func (b *bed) startWorkers(n int, cfg worker.Config) ([]*simulated, error) {
 	}
 	var started []*simulated
 	for range n {
-		w := &simulated{cmd: exec.Command(self, simulateCommand)}
+		w := &simulated{cmd: exec.Command(self, Command, SimulateCommand)}
 		w.cmd.Stderr = os.Stderr
 		stdin, err := w.cmd.StdinPipe()
 		if err != nil {

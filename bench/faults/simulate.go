@@ -1,4 +1,4 @@
-package main
+package faults
 
 import (
 	"encoding/json"
@@ -36,9 +36,9 @@ type workerStats struct {
 	Poisoned map[string]int // calls for each poisoned request
 }
 
-// simulate is a worker's process: it reads a simulation from in, writes its URL to
+// Simulate is a worker's process: it reads a simulation from in, writes its URL to
 // out and serves until in ends, which it does when the parent does.
-func simulate(in io.Reader, out io.Writer) error {
+func Simulate(in io.Reader, out io.Writer) error {
 	var s simulation
 	if err := json.NewDecoder(in).Decode(&s); err != nil {
 		return fmt.Errorf("the simulation on the standard input can't be read: %w", err)

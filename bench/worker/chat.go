@@ -38,6 +38,7 @@ func serveChat(c *call) (outcome, error) {
 		MaxTokens           *int            `json:"max_tokens"`
 		MaxCompletionTokens *int            `json:"max_completion_tokens"`
 		StreamOptions       streamOptions   `json:"stream_options"`
+		Continue            bool            `json:"continue_final_message"`
 	}
 	if err := c.decode(&r); err != nil {
 		return refused, err
@@ -52,7 +53,11 @@ func serveChat(c *call) (outcome, error) {
 	if r.MaxCompletionTokens != nil {
 		limit, name = r.MaxCompletionTokens, "max_completion_tokens"
 	}
-	g, err := c.newGeneration([][]byte{conversation(r.Tools, r.Messages)}, r.sampling, name, limit)
+	text := conversation(r.Tools, r.Messages)
+	if last := r.Messages[len(r.Messages)-1]; r.Continue && last.Role == "assistant" {
+		text = r.goOn(r.Tools, r.Messages)
+	}
+	g, err := c.newGeneration([][]byte{text}, r.sampling, name, limit)
 	if err != nil {
 		return refused, err
 	}

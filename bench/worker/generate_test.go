@@ -73,6 +73,31 @@ func checkChatStream(t *testing.T, stream answer, content string, tokens int, re
 	}
 }
 
+// TestContinuedChat: an answer that is to be completed goes on as it would have.
+func TestContinuedChat(t *testing.T) {
+	_, url := start(t, Config{OutputTokens: 9})
+	content := func(body string) string {
+		return fmt.Sprint(at(t, ask(t, "POST", url+"/v1/chat/completions", body).body, "choices.0.message.content"))
+	}
+	const user = `{"role":"user","content":"hello"}`
+	want := content(`{"messages":[` + user + `]}`)
+	for words := 1; words < 9; words++ {
+		begin := strings.Join(strings.SplitAfterN(want, " ", words+1)[:words], "")
+		begin = strings.TrimRight(begin, " ")
+		quoted, err := json.Marshal(begin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages := fmt.Sprintf(`"messages":[%s,{"role":"assistant","content":%s}]`, user, quoted)
+		if got := begin + content(`{"continue_final_message":true,"add_generation_prompt":false,`+messages+`}`); got != want {
+			t.Errorf("behind %q: %q, want %q", begin, got, want)
+		}
+		if got := begin + content(`{`+messages+`}`); got == want {
+			t.Errorf("%q goes on without being asked to", begin)
+		}
+	}
+}
+
 func TestUsageChunkOnlyOnRequest(t *testing.T) {
 	_, url := start(t, Config{OutputTokens: 2})
 	for _, path := range []string{"/v1/chat/completions", "/v1/completions"} {

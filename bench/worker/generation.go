@@ -16,6 +16,9 @@ type sampling struct {
 	CacheSalt string `json:"cache_salt"`
 
 	KV *kvParams `json:"kv_transfer_params"`
+
+	base []byte // of a prompt that ends within an answer, what stands before that answer; nil for others
+	said int    // words of that answer
 }
 
 // generation is an answer to be written: what to ask of the engine, and the
@@ -24,6 +27,8 @@ type generation struct {
 	job       *job
 	perPrompt int // streams of one prompt
 	seed      uint64
+	said      int     // words of the answer that the prompt holds already
+	origin    uint64  // print of the prompt without them, if there are any
 	ended     outcome // stopped or truncated, once all tokens are there
 	hits      int     // blocks found in the cache; known from the first progress on
 	loaded    bool    // the other blocks came from another worker; likewise
@@ -48,7 +53,7 @@ func (c *call) newGeneration(texts [][]byte, s sampling, maxName string, maxToke
 		return nil, badRequest("n", "n is %d, not from 1 to %d", n, most)
 	}
 	g := &generation{perPrompt: n, seed: c.cfg.Seed, ended: stopped, minTokens: s.MinTokens, kv: s.KV}
-	limit := max(c.cfg.OutputTokens, s.MinTokens)
+	limit := max(c.cfg.OutputTokens-s.said, s.MinTokens, 1)
 	if maxTokens != nil {
 		if *maxTokens < 1 {
 			return nil, badRequest(maxName, "%s is %d, less than 1", maxName, *maxTokens)
@@ -64,6 +69,9 @@ func (c *call) newGeneration(texts [][]byte, s sampling, maxName string, maxToke
 	for _, text := range texts {
 		ps = append(ps, newPrompt(text, s.CacheSalt))
 	}
+	if s.said > 0 {
+		g.said, g.origin = s.said, newPrompt(s.base, s.CacheSalt).print
+	}
 	g.job = newJob(ps, n*len(texts), limit)
 	return g, nil
 }
@@ -71,7 +79,10 @@ func (c *call) newGeneration(texts [][]byte, s sampling, maxName string, maxToke
 // word is token i of a stream.
 func (g *generation) word(stream, i int) string {
 	print := g.job.prompts[stream/g.perPrompt].print
-	return word(mix(print^g.seed)+uint64(stream%g.perPrompt), i)
+	if g.said > 0 {
+		print = g.origin
+	}
+	return word(mix(print^g.seed)+uint64(stream%g.perPrompt), g.said+i)
 }
 
 // text is a stream's whole answer.

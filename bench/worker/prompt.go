@@ -31,6 +31,17 @@ func conversation(tools json.RawMessage, messages []turn) []byte {
 	return text.Bytes()
 }
 
+// goOn is the text of a chat whose last turn is an answer that isn't whole yet. The
+// answer goes on with the words that would have followed.
+func (s *sampling) goOn(tools json.RawMessage, messages []turn) []byte {
+	last := len(messages) - 1
+	s.base = conversation(tools, messages[:last])
+	var said bytes.Buffer
+	writeContent(&said, messages[last].Content)
+	s.said = len(bytes.Fields(said.Bytes()))
+	return append(bytes.Clone(s.base), said.Bytes()...)
+}
+
 // writeContent appends a message's content: a string, or parts of which those
 // with a text are text and the others stand for themselves, byte by byte.
 func writeContent(text *bytes.Buffer, content json.RawMessage) {

@@ -19,6 +19,12 @@ const (
 	tokens     = 16
 )
 
+// What GET /v1/models and GET /version are answered with.
+const (
+	Models  = `{"object":"list","data":[{"id":"null","object":"model","created":0,"owned_by":"vllm","root":"null","max_model_len":1048576}]}`
+	Version = `{"version":"0.32.0"}`
+)
+
 var (
 	whole  = wholeBody()
 	stream = streamEvents()
@@ -29,7 +35,8 @@ var (
 // POST /v1/chat/completions and /v1/completions get a JSON body of 200 bytes, or,
 // if the body says "stream": true, 16 events of 150 bytes and [DONE], each in a
 // write of its own as an engine would send them, but without a pause. GET /health
-// gets 200, everything else 404.
+// gets 200, GET /v1/models and /version what tells routers that ask that this is
+// vLLM with the model "null", everything else 404.
 func Serve(ln net.Listener) error {
 	server := &fasthttp.Server{
 		Handler:                       handle,
@@ -52,6 +59,12 @@ func handle(ctx *fasthttp.RequestCtx) {
 		ctx.SetContentType("application/json")
 		ctx.Response.SetBodyRaw(whole)
 	case "/health":
+	case "/v1/models":
+		ctx.SetContentType("application/json")
+		ctx.Response.SetBodyString(Models)
+	case "/version":
+		ctx.SetContentType("application/json")
+		ctx.Response.SetBodyString(Version)
 	default:
 		ctx.SetStatusCode(fasthttp.StatusNotFound)
 	}

@@ -32,6 +32,8 @@ func TestServe(t *testing.T) {
 		size, lines              int // of the answer
 	}{
 		{"health", "GET", "/health", "", 200, "", 0, 0},
+		{"models", "GET", "/v1/models", "", 200, "application/json", len(Models), 0},
+		{"version", "GET", "/version", "", 200, "application/json", len(Version), 0},
 		{"plain chat", "POST", "/v1/chat/completions", `{"messages":[]}`, 200, "application/json", 200, 0},
 		{"plain completion", "POST", "/v1/completions", `{"stream":false}`, 200, "application/json", 200, 0},
 		{"stream", "POST", "/v1/chat/completions", `{"stream":true}`, 200, "text/event-stream; charset=utf-8", 16*150 + 14, 17},

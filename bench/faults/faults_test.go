@@ -1,4 +1,4 @@
-package main
+package faults
 
 import (
 	"context"
@@ -12,8 +12,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == simulateCommand {
-		exit(simulate(os.Stdin, os.Stdout))
+	if len(os.Args) > 2 && os.Args[1] == Command && os.Args[2] == SimulateCommand {
+		if err := Simulate(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		return
 	}
 	os.Exit(m.Run())
 }

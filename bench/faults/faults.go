@@ -1,8 +1,8 @@
-// Command faults breaks things around a running router and measures what its
+// Package faults breaks things around a running router and measures what its
 // clients notice: too much load, a worker that freezes, requests that every
 // worker fails, and hours of ordinary use with clients that leave.
 //
-//	go run ./bench/faults [-loadstar PATH] [-json FILE] [-logs DIR] SCENARIO...
+//	go run ./bench faults [-loadstar PATH] [-json FILE] [-logs DIR] SCENARIO...
 //
 // A scenario is one of overload, freeze, poison and soak; soak may be followed by
 // -minutes N. Everything runs on this machine: the router's binary, built from
@@ -10,7 +10,7 @@
 // own so that it can be stopped. The generator is open-loop: requests come as a
 // Poisson process whatever becomes of the earlier ones. The exit code is 1 if a
 // target is missed, and 2 if nothing could be measured.
-package main
+package faults
 
 import (
 	"context"
@@ -19,43 +19,27 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 )
 
-// simulateCommand makes this program a simulated worker; see simulate.
-const simulateCommand = "simulate"
+// Command and SimulateCommand are the arguments that make the bench program run
+// scenarios, and the two that make it a simulated worker; see Simulate.
+const (
+	Command         = "faults"
+	SimulateCommand = "simulate"
+)
 
-var errTargetMissed = errors.New("a target is missed")
-
-func main() {
-	if len(os.Args) > 1 && os.Args[1] == simulateCommand {
-		exit(simulate(os.Stdin, os.Stdout))
-	}
-	// The second signal ends at once, as no handler is left then.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	exit(run(ctx, os.Args[1:]))
-}
-
-func exit(err error) {
-	switch {
-	case err == nil:
-		os.Exit(0)
-	case errors.Is(err, errTargetMissed):
-		os.Exit(1)
-	}
-	fmt.Fprintln(os.Stderr, "faults:", err)
-	os.Exit(2)
-}
+// ErrTargetMissed is returned when a scenario measured something that is not as
+// good as it must be.
+var ErrTargetMissed = errors.New("a target is missed")
 
 // scenario measures one thing with a bed that is its own.
 type scenario interface {
 	run(context.Context, *bed) (report, error)
 }
 
-func run(ctx context.Context, args []string) error {
+// Run runs the scenarios that args name and prints their reports.
+func Run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("faults", flag.ContinueOnError)
 	binary := flags.String("loadstar", "", "the router's binary; without it, one is built")
 	jsonFile := flags.String("json", "", "write the reports to this file too, as JSON")
@@ -103,7 +87,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	for _, r := range reports {
 		if r.missed() {
-			return errTargetMissed
+			return ErrTargetMissed
 		}
 	}
 	return nil

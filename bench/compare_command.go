@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"loadstar/bench/compare"
+	"loadstar/bench/report"
+)
+
+// routerCore is the flag by which compare knows that it runs on the cores that are
+// not the routers'.
+const routerCore = "router-core"
+
+func compareCommand() *cli.Command {
+	return &cli.Command{
+		Name: "compare", Usage: "measure Loadstar beside every other router that is found",
+		Description: "Routers: " + strings.Join(compare.Names(), ", ") + ".\n" +
+			"Those that are missing are named with how to get them; nothing is installed. It takes about 12 minutes.\n" +
+			"An interrupt ends it with a report of what there is.",
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "rounds", Usage: "how often each router is measured", Value: 3},
+			&cli.Float64Flag{Name: "seconds", Usage: "of each measurement", Value: 2},
+			&cli.IntFlag{Name: "streams", Usage: "open at once, for the memory of one", Value: 1000},
+			&cli.IntFlag{Name: "leavings", Usage: "clients that leave, before headers and in mid-stream", Value: 100},
+			&cli.Uint64Flag{Name: "prompts", Usage: "unique prompts of 4 kB, for growth", Value: 20_000},
+			&cli.StringSliceFlag{Name: "router", Usage: "measure only this `NAME`; may be repeated"},
+			&cli.StringFlag{Name: "peers-dir", Usage: "look for programs in `DIR` before PATH, as in a virtual environment's bin"},
+			&cli.StringFlag{Name: "loadstar", Usage: "Loadstar's `BINARY`; without it, one is built"},
+			&cli.StringFlag{Name: "out", Usage: "raw results go to `FILE`", Value: "bench/results/DATE-compare.json"},
+			&cli.IntFlag{Name: routerCore, Hidden: true, Value: -1},
+		},
+		Action: runCompare,
+	}
+}
+
+func runCompare(c *cli.Context) error {
+	if c.NArg() > 0 {
+		return fmt.Errorf("%q is no flag: compare takes nothing else", c.Args().First())
+	}
+	if c.Int(routerCore) < 0 {
+		return compare.Again(c.Context, func(core int) []string {
+			return append([]string{"compare", fmt.Sprintf("--%s=%d", routerCore, core)}, os.Args[2:]...)
+		})
+	}
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	s := compare.Settings{
+		Rounds: c.Int("rounds"), Seconds: c.Float64("seconds"), Streams: c.Int("streams"), Leavings: c.Int("leavings"),
+		Prompts: c.Uint64("prompts"), Only: c.StringSlice("router"), PeersDir: c.String("peers-dir"), Loadstar: c.String("loadstar"),
+		Core: c.Int(routerCore),
+	}
+	if s.Loadstar == "" {
+		fmt.Fprintln(os.Stderr, "building loadstar")
+		if s.Loadstar, err = compare.Build(c.Context, dir, "loadstar/cmd/loadstar"); err != nil {
+			return err
+		}
+	}
+	if s.Bench, err = os.Executable(); err != nil {
+		return err
+	}
+	result, err := compare.Run(c.Context, s, os.Stderr)
+	if result == nil {
+		return err
+	}
+	result.Command = "go run ./bench compare " + strings.Join(shown(os.Args[3:]), " ")
+	file := strings.ReplaceAll(c.String("out"), "DATE", time.Now().UTC().Format(time.DateOnly))
+	text, errJSON := json.MarshalIndent(result, "", " ")
+	if errJSON != nil {
+		return errJSON
+	}
+	if errFile := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, append(text, '\n'), 0o644)); errFile != nil {
+		return errFile
+	}
+	fmt.Fprintf(os.Stderr, "raw results: %s\n", file)
+	return errors.Join(report.Compare(c.App.Writer, result, nil), err)
+}
+
+// shown are arguments without the paths of one machine.
+func shown(args []string) []string {
+	var all []string
+	for _, a := range args {
+		flag, value, both := strings.Cut(a, "=")
+		if !both {
+			flag, value = "", a
+		}
+		if filepath.IsAbs(value) {
+			value = filepath.Base(value)
+		}
+		if both {
+			value = flag + "=" + value
+		}
+		all = append(all, value)
+	}
+	return all
+}

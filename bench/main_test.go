@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"loadstar/bench/load"
+)
+
+// run runs the program with arguments until ctx ends.
+func run(ctx context.Context, out io.Writer, args ...string) error {
+	a := app()
+	a.Writer, a.ErrWriter = out, io.Discard
+	return a.RunContext(ctx, append([]string{"bench"}, args...))
+}
+
+// A load runs against a worker, each as the sub-command does, and both end.
+func TestLoadOnWorker(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, w, "worker", "--time-scale", "20", "--output-tokens", "4") }()
+	url, err := bufio.NewReader(r).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	url = strings.TrimSpace(url)
+
+	file := filepath.Join(t.TempDir(), "report.json")
+	tests := []struct {
+		name string
+		args []string
+		loop string
+	}{
+		{"closed", []string{"-c", "2"}, "closed"},
+		{"open", []string{"--rate", "500"}, "open"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var out bytes.Buffer
+			args := append([]string{"load", "-q", "-n", "10", "--stream", "--unique", "-H", "X-A: b", "--json", "-"}, tt.args...)
+			if err := run(t.Context(), &out, append(args, url+"/v1/chat/completions")...); err != nil {
+				t.Fatal(err)
+			}
+			var report load.Report
+			if err := json.Unmarshal(out.Bytes(), &report); err != nil {
+				t.Fatal(err)
+			}
+			if report.OK != 10 || report.Loop != tt.loop || report.Events < 40 {
+				t.Errorf("%s loop, %d ok, %d events; want %s, 10, at least 40", report.Loop, report.OK, report.Events, tt.loop)
+			}
+		})
+	}
+	t.Run("table and file", func(t *testing.T) {
+		var out bytes.Buffer
+		if err := run(t.Context(), &out, "load", "-q", "-n", "1", "--json", file, url+"/v1/chat/completions"); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "first token") {
+			t.Errorf("the table is\n%s", &out)
+		}
+	})
+	t.Run("failures", func(t *testing.T) {
+		err := run(t.Context(), io.Discard, "load", "-q", "-n", "1", url+"/v1/none")
+		var coded cli.ExitCoder
+		if !errors.As(err, &coded) || coded.ExitCode() != 1 {
+			t.Errorf("the error is %v, want exit code 1", err)
+		}
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("the worker ended with %v", err)
+	}
+}
+
+// The servers of a comparison answer where they are told to.
+func TestServers(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	worker, forwarder := freeAddress(t), freeAddress(t)
+	go func() { ended <- run(ctx, io.Discard, "null", worker) }()
+	untilAnswered(t, worker) // cli can't set up two apps at once
+	go func() { ended <- run(ctx, io.Discard, "bare", forwarder, worker) }()
+	untilAnswered(t, forwarder)
+	stop()
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Errorf("a server ended with %v", err)
+		}
+	}
+}
+
+func untilAnswered(t *testing.T, address string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		resp, err := http.Post("http://"+address+"/v1/completions", "application/json", strings.NewReader("{}"))
+		if err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no answer at %s: %v", address, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestArgumentErrors(t *testing.T) {
+	tests := []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"load without a URL", []string{"load"}, "0 arguments: give one URL, behind the flags"},
+		{"a header without a value", []string{"load", "-H", "x", "http://127.0.0.1:1/"}, `header "x": give it as NAME:VALUE`},
+		{"a rate of nothing", []string{"load", "--rate", "0", "http://127.0.0.1:1/"}, "rate 0: give a number above 0"},
+		{"null without an address", []string{"null"}, "no address is given: name at least one host:port to listen at"},
+		{"bare without a worker", []string{"bare", "127.0.0.1:0"}, "give the host:port to listen at and those of the workers"},
+		{"compare with an argument", []string{"compare", "nginx"}, `"nginx" is no flag: compare takes nothing else`},
+		{"faults without a scenario", []string{"faults"}, "no scenario is given: name overload, freeze, poison or soak"},
+		{"report of nothing", []string{"report", "--dir", "testdata"}, "testdata has no raw results: make some with go run ./bench compare"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := run(t.Context(), io.Discard, tt.args...); err == nil || err.Error() != tt.want {
+				t.Errorf("the error is %v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// Paths of one machine don't get into results.
+func TestShown(t *testing.T) {
+	got := strings.Join(shown([]string{"--peers-dir", "/home/x/venv/bin", "--out=/tmp/a.json", "--rounds", "3"}), " ")
+	if want := "--peers-dir bin --out=a.json --rounds 3"; got != want {
+		t.Errorf("shown as %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,152 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"loadstar/bench/compare"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// result is a comparison of few numbers that has one of everything a report
+// tells: bounds met and missed, a metric lost, a missing router, notes.
+func result() *compare.Result {
+	r := &compare.Result{
+		Kind: compare.Kind, Time: "2026-01-02T03:04:05Z", Command: "go run ./bench compare --rounds 3 ",
+		Machine:  compare.Machine{CPU: "A <fast> one", Cores: 2, Kernel: "6.0", Go: "go1.26", Load: [2]string{"0.1 0.1 0.1", "1.0 0.5 0.1"}},
+		Settings: compare.Settings{Rounds: 3, Seconds: 2},
+		Routers: []compare.Router{
+			{Name: ours, Version: "1"},
+			{Name: bare, Version: "of this module"},
+			{Name: nginx, Version: "1.22"},
+			{Name: "smg", Version: "1.13"},
+			{Name: "haproxy", Missing: "apt install haproxy"},
+		},
+	}
+	add := func(metric, router string, values ...float64) {
+		for i, v := range values {
+			r.Samples = append(r.Samples, compare.Sample{Metric: metric, Router: router, Round: i + 1, Value: v, Requests: 1000})
+		}
+	}
+	add(compare.CPUPrefix+"200 B", ours, 20, 18, 22)
+	add(compare.CPUPrefix+"200 B", bare, 14, 15, 16)
+	add(compare.CPUPrefix+"200 B", nginx, 14.5, 12.5, 13.5)
+	add(compare.CPUPrefix+"200 B", "smg", 90, 99, 95)
+	add(compare.RatePrefix+"200 B", ours, 41000, 40000, 42000)
+	add(compare.RatePrefix+"200 B", "smg", 9000, 10000, 9500)
+	add(compare.LatencyMean, direct, 20)
+	add(compare.LatencyP50, direct, 19)
+	add(compare.LatencyP50, ours, 30, 34)
+	add(compare.LatencyP50, nginx, -1, 25)
+	add(compare.LeaveBefore, ours, .1)
+	r.Samples = append(
+		r.Samples,
+		compare.Sample{Metric: compare.LeaveBefore, Router: bare, Round: 1, Note: "3 of 3 not seen within 1s"},
+		compare.Sample{Metric: compare.CPUPrefix + "20 kB", Router: "smg", Round: 2, Value: 130, Requests: 100, Failed: 7},
+	)
+	return r
+}
+
+func TestGolden(t *testing.T) {
+	dir := t.TempDir()
+	text, err := json.Marshal(result())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range map[string][]byte{"some.json": text, "other.json": []byte(`[{"scenario":"soak"}]`)} {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pages, err := Files(dir)
+	if err != nil || len(pages) != 1 || filepath.Base(pages[0]) != "some.md" {
+		t.Fatalf("the pages are %v, %v, want some.md", pages, err)
+	}
+	for _, name := range []string{"some.md", "some-cpu.svg", "some-latency.svg"} {
+		t.Run(name, func(t *testing.T) {
+			got, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", name)
+			if *update {
+				if err := os.WriteFile(golden, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("it differs from %s; if it should, run go test ./bench/report -update. It is\n%s", golden, got)
+			}
+		})
+	}
+}
+
+// Charts are XML, and have a style for dark pages.
+func TestBarsAreXML(t *testing.T) {
+	table := tabulate(result())
+	for _, g := range groups {
+		svg := bars(table, g)
+		for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v in\n%s", g.file, err, svg)
+			}
+		}
+		if !strings.Contains(svg, "prefers-color-scheme:dark") {
+			t.Errorf("%s has no style for dark pages", g.file)
+		}
+	}
+}
+
+func TestBounds(t *testing.T) {
+	tests := []struct {
+		name string
+		bound
+		mine, other float64
+		want        bool
+	}{
+		{"at most, below", bound{factor: 1.5}, 14, 10, true},
+		{"at most, above", bound{factor: 1.5}, 16, 10, false},
+		{"at most and some", bound{factor: 1, plus: 15}, 24, 10, true},
+		{"at least, above", bound{factor: 4, more: true}, 41, 10, true},
+		{"at least, below", bound{factor: 4, more: true}, 39, 10, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.met(tt.mine, tt.other); got != tt.want {
+				t.Errorf("%v beside %v: met is %v, want %v", tt.mine, tt.other, got, tt.want)
+			}
+		})
+	}
+}
+
+// A chart that can't be kept ends the report.
+func TestChartFails(t *testing.T) {
+	full := errors.New("the disk is full")
+	err := Compare(io.Discard, result(), func(string, string) (string, error) { return "", full })
+	if !errors.Is(err, full) {
+		t.Errorf("the error is %v, want %v", err, full)
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for v, want := range map[float64]string{0: "0", .12345: "0.123", 12.345: "12.3", 123.6: "124", 41234.4: "41234", -0.758: "-0.758"} {
+		if got := number(v); got != want {
+			t.Errorf("number(%v) = %s, want %s", v, got, want)
+		}
+	}
+}
