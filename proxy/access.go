@@ -43,15 +43,36 @@ func (x *exchange) admit(r *route) bool {
 	if e == nil {
 		return true
 	}
+	x.countKey(r, e)
+	x.turnDown(e)
+	return false
+}
+
+// countKey counts a request that is refused for want of a key.
+func (x *exchange) countKey(r *route, e *problem) {
+	if e.status != fasthttp.StatusUnauthorized {
+		return
+	}
+	api, key := "client", "none"
+	if r != nil && r.admin {
+		api = "admin"
+	}
+	if len(bearer(x.auth)) > 0 || len(x.apiKey) > 0 {
+		key = "unknown"
+	}
+	x.p.metrics.keyRefused(api, key)
+}
+
+// turnDown answers with a problem a request whose body nobody has read.
+func (x *exchange) turnDown(e *problem) {
 	// A body that the server doesn't read to its end by itself would cut the answer off.
 	length := x.ctx.Request.Header.ContentLength()
 	if x.ctx.RequestBodyStream() != nil && (length < 0 || length > prefetched) {
 		x.record.refused = e.code
 		answerLingering(x.ctx, e)
-		return false
+		return
 	}
 	x.refuse(e)
-	return false
 }
 
 // barred returns why the client may not call a route, or a worker if r is nil; nil
@@ -76,6 +97,12 @@ func (x *exchange) barred(r *route) *problem {
 		}
 	}
 	return nil
+}
+
+// mayAdminister reports whether the request, were it one to the admin API, would be
+// answered here.
+func (x *exchange) mayAdminister() bool {
+	return x.isHere(workerRoute) && x.barred(workerRoute) == nil && !x.pageBarred()
 }
 
 // barredClient returns why a client that is none of the router's operators may call
@@ -134,7 +161,10 @@ func (p *Proxy) barredEarly(ctx *fasthttp.RequestCtx) *problem {
 	x.ctx, x.record = ctx, record{}
 	var e *problem
 	if x.parseTarget() == nil && x.readHeaders() == nil { // their faults are told when the request is handled
-		e = x.barred(p.routeOf(x.path))
+		r := p.routeOf(x.path)
+		if e = x.barred(r); e != nil {
+			x.countKey(r, e)
+		}
 	}
 	x.forgetRequest()
 	p.exchanges.Put(x)

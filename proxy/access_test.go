@@ -99,7 +99,7 @@ func (l *oneConn) Addr() net.Addr { return &net.TCPAddr{} }
 func TestClientKeys(t *testing.T) {
 	w := proxytest.NewWorker(t, proxytest.JSON(200, "{}"))
 	o := testOptions("round_robin")
-	o.ClientKeys, o.AccessLog = keysOf(t, "team-a:k9x", "other"), true
+	o.ClientKeys, o.AccessLog = keysOf(t, "team-a:k-9-x", "other"), true
 	r := startRouter(t, o, w)
 	for _, path := range []string{
 		chatPath, "/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/v1/responses", "/v1/responses/r1", "/unknown", "/", "/workers/", "//workers",
@@ -114,21 +114,21 @@ func TestClientKeys(t *testing.T) {
 			{"no key", []proxytest.Header{proxytest.H("Authorization", "Bearer")}},
 			{"wrong", []proxytest.Header{bearerOf("wrong")}},
 			{"the name", []proxytest.Header{bearerOf("team-a")}},
-			{"name and key", []proxytest.Header{bearerOf("team-a:k9x")}},
+			{"name and key", []proxytest.Header{bearerOf("team-a:k-9-x")}},
 			{"the beginning of one", []proxytest.Header{bearerOf("k")}},
-			{"one and more", []proxytest.Header{bearerOf("k9x2")}},
-			{"two in one", []proxytest.Header{bearerOf("k9x, other")}},
-			{"another scheme", []proxytest.Header{proxytest.H("Authorization", "Basic k9x")}},
-			{"no scheme", []proxytest.Header{proxytest.H("Authorization", "k9x")}},
-			{"in another header", []proxytest.Header{proxytest.H("Proxy-Authorization", "Bearer k9x"), proxytest.H("api-key", "k9x"), proxytest.H("x-api-key", "wrong")}},
+			{"one and more", []proxytest.Header{bearerOf("k-9-x2")}},
+			{"two in one", []proxytest.Header{bearerOf("k-9-x, other")}},
+			{"another scheme", []proxytest.Header{proxytest.H("Authorization", "Basic k-9-x")}},
+			{"no scheme", []proxytest.Header{proxytest.H("Authorization", "k-9-x")}},
+			{"in another header", []proxytest.Header{proxytest.H("Proxy-Authorization", "Bearer k-9-x"), proxytest.H("api-key", "k-9-x"), proxytest.H("x-api-key", "wrong")}},
 		} {
 			t.Run(path+" with "+tc.name, func(t *testing.T) {
 				wantUnauthorized(t, r.call("POST", path, "", tc.headers...))
-				wantUnauthorized(t, r.call("GET", path+"?api_key=k9x", "", tc.headers...))
+				wantUnauthorized(t, r.call("GET", path+"?api_key=k-9-x", "", tc.headers...))
 			})
 		}
 	}
-	wantUnauthorized(t, r.call("POST", chatPath, "{}", proxytest.H("x-api-key", "k9x"))) // not of this API
+	wantUnauthorized(t, r.call("POST", chatPath, "{}", proxytest.H("x-api-key", "k-9-x"))) // not of this API
 	if n := w.Requests(); n != 0 {
 		t.Fatalf("the worker got %d requests, want 0", n)
 	}
@@ -141,13 +141,13 @@ func TestClientKeys(t *testing.T) {
 		path    string
 		headers []proxytest.Header
 	}{
-		{chatPath, []proxytest.Header{bearerOf("k9x")}},
+		{chatPath, []proxytest.Header{bearerOf("k-9-x")}},
 		{chatPath, []proxytest.Header{proxytest.H("authorization", "bEARER   other")}},
-		{chatPath, []proxytest.Header{bearerOf("k9x"), proxytest.H("X-Api-Key", "k9x")}},
-		{"/v1/messages", []proxytest.Header{proxytest.H("X-API-Key", "k9x"), proxytest.H("anthropic-version", "2023-06-01")}},
+		{chatPath, []proxytest.Header{bearerOf("k-9-x"), proxytest.H("X-Api-Key", "k-9-x")}},
+		{"/v1/messages", []proxytest.Header{proxytest.H("X-API-Key", "k-9-x"), proxytest.H("anthropic-version", "2023-06-01")}},
 		{"/v1/messages/count_tokens", []proxytest.Header{proxytest.H("x-api-key", "other"), bearerOf("stale")}},
-		{"/unknown?a=b", []proxytest.Header{bearerOf("k9x")}},
-		{"/v1/models", []proxytest.Header{bearerOf("k9x")}},
+		{"/unknown?a=b", []proxytest.Header{bearerOf("k-9-x")}},
+		{"/v1/models", []proxytest.Header{bearerOf("k-9-x")}},
 	} {
 		before := w.Requests()
 		method := "POST"
@@ -162,7 +162,7 @@ func TestClientKeys(t *testing.T) {
 		wantValues(t, seen[before], "Authorization")
 		wantValues(t, seen[before], "X-Api-Key")
 	}
-	if log := r.logs.String(); !strings.Contains(log, "tenant=team-a") || strings.Contains(log, "k9x") {
+	if log := r.logs.String(); !strings.Contains(log, "tenant=team-a") || strings.Contains(log, "k-9-x") {
 		t.Errorf("the log does not name the tenant, or has a key:\n%s", log)
 	}
 }
@@ -292,6 +292,55 @@ func TestCaseB78And133UnauthorizedBodies(t *testing.T) {
 	if n := w.Requests(); n != 1 {
 		t.Errorf("the worker got %d requests, want the one with the key", n)
 	}
+	wantKeysRefused(t, r, 0, 5, 0, 2)
+}
+
+// wantKeysRefused wants so many requests counted that were refused for want of a
+// client's key, because theirs is not known, and likewise for the admin API.
+func wantKeysRefused(t *testing.T, r *router, clientNone, clientUnknown, adminNone, adminUnknown float64) {
+	t.Helper()
+	m := r.scrape()
+	for series, want := range map[string]float64{
+		`{api="client",key="none"}`: clientNone, `{api="client",key="unknown"}`: clientUnknown,
+		`{api="admin",key="none"}`: adminNone, `{api="admin",key="unknown"}`: adminUnknown,
+	} {
+		if got, ok := m["loadstar_keys_refused_total"+series]; !ok || got != want {
+			t.Errorf("loadstar_keys_refused_total%s is %v, %v; want %v", series, got, ok, want)
+		}
+	}
+}
+
+// TestKeysRefusedAreCounted: those that are missing apart from those that may be
+// guesses. What takes no key, and who has one, isn't counted.
+func TestKeysRefusedAreCounted(t *testing.T) {
+	w := proxytest.NewWorker(t, proxytest.JSON(200, "{}"))
+	o := testOptions("round_robin")
+	o.ClientKeys, o.AdminKey = keysOf(t, "ck"), "ak"
+	r := startRouter(t, o, w)
+	wantKeysRefused(t, r, 0, 0, 0, 0)
+	for _, tc := range []struct {
+		path    string
+		headers []proxytest.Header
+		status  int
+	}{
+		{"/v1/x", nil, 401},
+		{"/v1/x", []proxytest.Header{proxytest.H("Authorization", "Basic ck")}, 401},
+		{"/v1/x", []proxytest.Header{bearerOf("ak")}, 401},
+		{"/v1/messages", []proxytest.Header{proxytest.H("x-api-key", "guess")}, 401},
+		{"/v1/x", []proxytest.Header{bearerOf("ck")}, 200},
+		{"/v1/models", []proxytest.Header{bearerOf("guess")}, 401},
+		{"/workers", nil, 401},
+		{"/workers", []proxytest.Header{bearerOf("ck")}, 401},
+		{"/get_loads", []proxytest.Header{bearerOf("guess")}, 401},
+		{"/workers", []proxytest.Header{bearerOf("ak")}, 200},
+		{"/health", []proxytest.Header{bearerOf("guess")}, 200},
+		{"/metrics", []proxytest.Header{bearerOf("guess")}, 200},
+	} {
+		if got := r.call("GET", tc.path, "", tc.headers...); got.Status != tc.status {
+			t.Errorf("%s with %v: status %d, want %d", tc.path, tc.headers, got.Status, tc.status)
+		}
+	}
+	wantKeysRefused(t, r, 2, 3, 1, 2)
 }
 
 // adminCalls are one call to each of the admin API's paths.

@@ -29,7 +29,13 @@ func (s *bodyShare) cover(size int) bool {
 	if s == nil || s.of == nil || size <= keptBody {
 		return true
 	}
-	for need := (size + bodyUnit - 1) / bodyUnit; s.units < need; s.units++ {
+	return s.take((size + bodyUnit - 1) / bodyUnit)
+}
+
+// take takes units of a budget up to so many, and reports false if there aren't as
+// many left.
+func (s *bodyShare) take(units int) bool {
+	for ; s.units < units; s.units++ {
 		select {
 		case s.of <- struct{}{}:
 		default:

@@ -190,7 +190,7 @@ func TestCaseB17NoDirtyConnectionIsUsedAgain(t *testing.T) {
 				x.Raw(strings.Repeat("late", 1000))
 				return
 			}
-			namedStream(x)
+			x.Reply(200, strings.Repeat(x.Get("X-Name")+"\n", 8)) // at once: no stall, however busy the machine
 		})
 		o := once()
 		o.Timeouts.Idle = 300 * time.Millisecond
@@ -250,7 +250,7 @@ func TestCaseB17NoDirtyConnectionIsUsedAgain(t *testing.T) {
 func TestCaseB18CloseWhileReading(t *testing.T) {
 	t.Parallel()
 	o := once()
-	o.Timeouts.Idle = 400 * time.Millisecond
+	o.Timeouts.Idle = time.Second
 	w := proxytest.NewWorker(t, func(x *proxytest.Exchange) {
 		if !strings.Contains(string(x.Body()), "slow") {
 			namedStream(x)
@@ -259,7 +259,7 @@ func TestCaseB18CloseWhileReading(t *testing.T) {
 		x.SSEHead()
 		for x.Event(strings.Repeat("x", 100)) {
 			// Some gaps are above the idle limit, so the router ends some streams itself.
-			if !x.Sleep(time.Duration(rand.IntN(450)) * time.Millisecond) {
+			if !x.Sleep(time.Duration(rand.IntN(1150)) * time.Millisecond) {
 				return
 			}
 		}
@@ -280,7 +280,7 @@ func TestCaseB18CloseWhileReading(t *testing.T) {
 		// An end before the client's own is the router's idle limit.
 		select {
 		case <-c.PeerClosed():
-		case <-time.After(time.Duration(i) * 5 * time.Millisecond):
+		case <-time.After(time.Duration(i) * 10 * time.Millisecond):
 		}
 		if i%2 == 0 {
 			c.Reset()
@@ -401,7 +401,7 @@ func TestCaseB19IdleConnectionDiesAtSend(t *testing.T) {
 // the whole request, not a head with an empty body.
 func TestCaseB20BodyIsSentAgainWhole(t *testing.T) {
 	t.Parallel()
-	body := chat(strings.Repeat("0123456789", 100_000), false)
+	body := chat(strings.Repeat("0123456789", 20_000), false)
 	for _, tc := range []struct {
 		name  string
 		sizes []int
@@ -410,7 +410,7 @@ func TestCaseB20BodyIsSentAgainWhole(t *testing.T) {
 		{"closed at the head", nil, (*proxytest.Exchange).CloseFIN},
 		{"reset at the head", nil, (*proxytest.Exchange).Reset},
 		{"reset behind the body", nil, func(x *proxytest.Exchange) { x.ReadBody(); x.Reset() }},
-		{"chunked upload", []int{100_000}, (*proxytest.Exchange).Reset},
+		{"chunked upload", []int{20_000}, (*proxytest.Exchange).Reset},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

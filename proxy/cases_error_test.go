@@ -252,12 +252,13 @@ func TestCaseB63ErrorsAreJSON(t *testing.T) {
 	t.Parallel()
 	o := once()
 	o.Limits.BodyBytes = 1000
-	o.Timeouts.ClientHeader, o.Timeouts.ClientBody, o.Timeouts.FirstByte = 300*time.Millisecond, 300*time.Millisecond, 300*time.Millisecond
 	w := proxytest.NewWorker(t, proxytest.ByBody(map[string]proxytest.Script{
 		"silent": proxytest.Silent, "reset": proxytest.ResetBeforeHead, "garbage": func(x *proxytest.Exchange) { x.Raw("garbage\r\n\r\n") },
 		"cut": proxytest.Truncated(100, 50), "": proxytest.JSON(200, `{}`),
 	}))
 	full, empty := startRouter(t, o, w), startRouter(t, o)
+	o.Timeouts.ClientHeader, o.Timeouts.ClientBody, o.Timeouts.FirstByte = 300*time.Millisecond, 300*time.Millisecond, 300*time.Millisecond
+	hasty := startRouter(t, o, w)
 	post := func(body string) string {
 		return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", chatPath, len(body), body)
 	}
@@ -277,9 +278,9 @@ func TestCaseB63ErrorsAreJSON(t *testing.T) {
 		{"HTTP/2", "GET / HTTP/2.0\r\nHost: x\r\n\r\n", full, 505, "http_version"},
 		{"long head", "GET / HTTP/1.1\r\nHost: x\r\nX-A: " + strings.Repeat("a", 40_000) + "\r\n\r\n", full, 431, "headers_too_large"},
 		{"long body", post(strings.Repeat("x", 1001)), full, 413, "payload_too_large"},
-		{"late head", "GET / HTTP/1.1\r\nHo", full, 408, "request_timeout"},
-		{"late body", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{", full, 408, "request_timeout"},
-		{"silent worker", post("silent"), full, 504, "upstream_timeout"},
+		{"late head", "GET / HTTP/1.1\r\nHo", hasty, 408, "request_timeout"},
+		{"late body", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{", hasty, 408, "request_timeout"},
+		{"silent worker", post("silent"), hasty, 504, "upstream_timeout"},
 		{"worker that resets", post("reset"), full, 502, "upstream_closed"},
 		{"worker that is none", post("garbage"), full, 502, "upstream_invalid_answer"},
 		{"worker that breaks off", post("cut"), full, 502, "upstream_truncated"},

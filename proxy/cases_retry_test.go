@@ -234,7 +234,7 @@ func TestCaseB60DeadWorkersCostNothing(t *testing.T) {
 	t.Run("takes and says nothing", func(t *testing.T) {
 		t.Parallel()
 		o := unchecked()
-		o.Timeouts.FirstByte = 200 * time.Millisecond
+		o.Timeouts.FirstByte = 600 * time.Millisecond
 		o.Router.Breaker.FailureThreshold = 3
 		hole, alive := proxytest.NewWorker(t, proxytest.Silent), proxytest.NewWorker(t, proxytest.JSON(200, `{}`))
 		r := startRouter(t, o, hole, alive)

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -192,5 +193,87 @@ func TestQueueTimeout(t *testing.T) {
 	w.Release()
 	if got, err := c.ReadResponse(patience); err != nil || got.Status != 200 {
 		t.Errorf("answer %v, %v", got, err)
+	}
+}
+
+// TestFullQueueGivesWay: a request that outranks one that waits takes its place, and
+// that one is told to come back, like any other for which there is no place.
+func TestFullQueueGivesWay(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		header proxytest.Header
+	}{
+		{"higher class", proxytest.H("x-priority", "7")},
+		{"lighter tenant", proxytest.H("x-tenant", "light")},
+	} {
+		for _, phases := range []bool{false, true} {
+			t.Run(fmt.Sprint(tc.name, ", two phases: ", phases), func(t *testing.T) {
+				t.Parallel()
+				const places = 3
+				limited := func(o Options) Options {
+					o.Router.Room = actors.RoomOptions{MaxLive: 1, QueueSize: places, QueueTimeout: time.Minute, Ageing: time.Minute}
+					o.ClassHeader, o.TenantHeader = "x-priority", "x-tenant"
+					return o
+				}
+				w := proxytest.NewWorker(t, controlCalls(heldPlain))
+				var r *router
+				if phases {
+					p := proxytest.NewWorker(t, prefillWith(nixlReply))
+					r = startPD(t, limited(pdOptions("round_robin")), []*proxytest.Worker{p}, []*proxytest.Worker{w})
+				} else {
+					r = startRouter(t, limited(testOptions("round_robin")), w)
+				}
+				post := func(prompt string, h ...proxytest.Header) *proxytest.Client {
+					t.Helper()
+					c := proxytest.Dial(t, r.addr)
+					if err := c.Post(chatPath, chat(prompt, false), append(h, jsonType)...); err != nil {
+						t.Fatal(err)
+					}
+					return c
+				}
+				nth := 0
+				served := func(prompt string, c *proxytest.Client) {
+					t.Helper()
+					x := nthGeneration(t, w, nth)
+					nth++
+					x.Release()
+					got, err := c.ReadResponse(livePatience)
+					if err != nil || got.Status != 200 || !strings.Contains(string(x.Body()), prompt) {
+						t.Fatalf("answer %v, %v, of a worker that got %q; want 200, of one that got %q", got, err, x.Body(), prompt)
+					}
+				}
+				first := post("first")
+				nthGeneration(t, w, 0)
+				var flood []*proxytest.Client
+				for i := range places {
+					flood = append(flood, post(fmt.Sprint("flood ", i), proxytest.H("x-tenant", "flood")))
+					r.wait("one more to wait", func(v *actors.Snapshot) bool { return v.Room.Waits == uint64(i+1) })
+				}
+				few := post("few", tc.header)
+				got, err := flood[places-1].ReadResponse(patience)
+				if err != nil {
+					t.Fatal(err)
+				}
+				wantProblem(t, got, 429, "queue_full")
+				if s := got.Get("Retry-After"); s == "" || s == "0" {
+					t.Errorf("to come back after %q, want a number of seconds", s)
+				}
+				if v := r.snapshot(); v.Room.Refusals[actors.RefusedFull] != 1 || v.Live > 2 {
+					t.Errorf("%d refused, %d live, want 1 and those of the first", v.Room.Refusals[actors.RefusedFull], v.Live)
+				}
+				wantProblem(t, r.call("POST", chatPath, chat("more", false), proxytest.H("x-tenant", "flood")), 429, "queue_full")
+				served("first", first)
+				if tc.header.Name == "x-priority" {
+					served("few", few)
+					served("flood 0", flood[0])
+				} else { // in turn
+					served("flood 0", flood[0])
+					served("few", few)
+				}
+				served("flood 1", flood[1])
+				r.waitIdle()
+				r.wait("no admission", func(v *actors.Snapshot) bool { return v.Room.Admitted == 0 })
+			})
+		}
 	}
 }

@@ -55,6 +55,7 @@ type exchange struct {
 	encoded bool // or compressed
 
 	split split // of a request in two phases
+	spare spare // of a stream that may be continued
 
 	// The answer for the client.
 	lines   []byte // its header lines, but for the carrier
@@ -63,6 +64,7 @@ type exchange struct {
 	kept    bool   // it holds a worker's error, for want of a better one
 	roams   bool   // the last worker hasn't what the request is about
 	moved   bool   // a stream has taken over the lease, the link and the record
+	lent    bool   // and the exchange itself, which it gives back
 	record  record
 }
 
@@ -70,6 +72,7 @@ type exchange struct {
 func (p *Proxy) Handle(ctx *fasthttp.RequestCtx) { p.handle(ctx, clientSide) }
 
 func (p *Proxy) handle(ctx *fasthttp.RequestCtx, from side) {
+	defer p.survive(ctx)
 	x := p.exchanges.Get().(*exchange)
 	x.side = from
 	x.begin(ctx)
@@ -79,16 +82,16 @@ func (p *Proxy) handle(ctx *fasthttp.RequestCtx, from side) {
 
 // begin prepares x for a request.
 func (x *exchange) begin(ctx *fasthttp.RequestCtx) {
-	x.p.metrics.inFlight.Inc()
 	x.ctx = ctx
 	x.link = link{client: ctx.Conn(), guard: x.p.guards.Get().(*watch.Guard)}
 	x.id = x.id[:0]
-	x.moved, x.kept, x.roams, x.framed, x.off = false, false, false, false, nil
+	x.moved, x.lent, x.kept, x.roams, x.framed, x.off = false, false, false, false, false, nil
 	x.split.begin()
 	x.seen, x.suspect, x.query.Admission = 0, suspect{}, actors.Admission{}
 	x.exclude = x.exclude[:0]
 	x.share.of = x.p.bodies
 	x.record = record{started: time.Now()}
+	x.p.metrics.inFlight.Inc()
 }
 
 // end gives everything back, whatever happened.
@@ -96,6 +99,7 @@ func (x *exchange) end() {
 	if r := recover(); r != nil {
 		x.panicked(r)
 	}
+	defer x.giveBack()
 	// This also has fasthttp send the answer at once, and not only when it has
 	// answered whatever else the client has sent ahead.
 	var by time.Time
@@ -103,6 +107,11 @@ func (x *exchange) end() {
 		by = time.Now().Add(stall)
 	}
 	_ = x.ctx.SetWriteDeadline(by) // a connection that refuses it is closed
+}
+
+// giveBack gives back what no stream has taken over.
+func (x *exchange) giveBack() {
+	defer x.leave()
 	if !x.moved {
 		x.query.Admission.Release(x.p.now())
 		x.link.settle(nil, false)
@@ -110,16 +119,24 @@ func (x *exchange) end() {
 		x.record.status = x.ctx.Response.StatusCode()
 		x.p.finished(&x.record)
 	}
-	x.scan.Reset()
-	if cap(x.body) > keptBody {
-		x.body = nil
-	}
-	x.body = x.body[:0]
+}
+
+// leave lets go of the request, and of x itself unless a stream needs it.
+func (x *exchange) leave() {
 	x.share.giveBack()
+	x.forgetRequest()
+	if !x.lent {
+		x.recycle()
+	}
+}
+
+// recycle keeps x for another request.
+func (x *exchange) recycle() {
+	x.scan.Reset()
+	x.body = reuseBody(x.body)
 	if cap(x.session) > keptSession {
 		x.session = nil
 	}
-	x.forgetRequest()
 	x.link, x.rest = link{}, nil
 	x.query.Key, x.query.Session, x.query.Model = nil, nil, nil
 	x.p.exchanges.Put(x)
@@ -137,6 +154,21 @@ func (x *exchange) panicked(r any) {
 		answerProblem(x.ctx, problemOf(nil))
 	}
 	x.ctx.SetConnectionClose()
+}
+
+// survive ends a panic outside of an exchange's own care, such as one on the way
+// out of it. An answer that is there by then stands, and the connection ends behind
+// it. It must be deferred itself.
+func (p *Proxy) survive(ctx *fasthttp.RequestCtx) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	p.panicked("", r)
+	if h := &ctx.Response.Header; h.StatusCode() == fasthttp.StatusOK && len(h.Peek(carrier)) == 0 {
+		answerProblem(ctx, problemOf(nil))
+	}
+	ctx.SetConnectionClose()
 }
 
 func (p *Proxy) panicked(path string, r any) {
@@ -178,6 +210,11 @@ func (x *exchange) dispatch() {
 		x.record.own = true
 		x.preflight("POST")
 	case !x.admit(nil): // which has answered
+	case climbs(x.path):
+		x.turnDown(&problem{
+			fasthttp.StatusBadRequest, kindInvalid, "dot_segments",
+			"The path has a segment that may be read as \"..\". Send the path that is meant.", 0,
+		})
 	case ok && known.generates && string(m) != fasthttp.MethodPost:
 		x.refuseMethod("POST")
 	default:
@@ -233,27 +270,24 @@ func (x *exchange) forward() {
 	var err error
 	x.body, err = readBody(x.body, &x.ctx.Request, x.ctx.Conn(), limit, silence, &x.share)
 	switch {
+	case err == nil:
+		x.findKey()
+		x.once = !x.repeatable()
+		x.serve(x.plan())
+		x.strand()
 	case errors.Is(err, errTooLarge):
 		x.record.refused = "payload_too_large"
 		answerLingering(x.ctx, tooLarge(limit))
-		return
 	case errors.Is(err, errNoRoom):
 		x.record.refused = "router_exhausted"
 		answerLingering(x.ctx, noRoom())
-		return
 	case isTimeout(err):
 		x.refuse(&problem{fasthttp.StatusRequestTimeout, kindInvalid, "request_timeout", "The request body did not arrive in time.", 0})
 		x.ctx.SetConnectionClose()
-		return
-	case err != nil:
+	default:
 		x.refuse(badRequest("The request body could not be read to its end."))
 		x.ctx.SetConnectionClose()
-		return
 	}
-	x.findKey()
-	x.once = !x.repeatable()
-	x.serve(x.plan())
-	x.strand()
 }
 
 // findKey fills in what the policies may know of the request.

@@ -11,7 +11,8 @@ import (
 
 // TestPathTricks: no spelling of an admin path reaches the admin API past its
 // check. What isn't literally such a path is a worker's, and the worker gets it as
-// it was spelled, so the two of them can't disagree on what was asked.
+// it was spelled, so the two of them can't disagree on what was asked; see
+// TestPathsStayBelowThePrefix for what it doesn't get.
 func TestPathTricks(t *testing.T) {
 	w := proxytest.NewWorker(t, proxytest.JSON(200, `"of the worker"`))
 	r := startRouter(t, testOptions("round_robin"), w)
@@ -38,14 +39,12 @@ func TestPathTricks(t *testing.T) {
 		{"/workers/?x", "/workers/?x"},
 		{"/%77orkers", "/%77orkers"},
 		{"/workers%2F", "/workers%2F"},
-		{"/workers%2f..", "/workers%2f.."},
+		{"/workers%2f.", "/workers%2f."},
 		{"/workers%00", "/workers%00"},
 		{"/workers;a=b", "/workers;a=b"},
 		{"/workers%20", "/workers%20"},
 		{"/./workers", "/./workers"},
-		{"/a/../workers", "/a/../workers"},
-		{"/health/../workers", "/health/../workers"},
-		{"/v1/%2e%2e/workers", "/v1/%2e%2e/workers"},
+		{"/v1/%2e/workers", "/v1/%2e/workers"},
 		{"/WORKERS", "/WORKERS"},
 		{"/workers.", "/workers."},
 		{"/workers#x", "/workers#x"},

@@ -75,8 +75,18 @@ func (l *logBuffer) String() string {
 // healthy. It stops with the test, and fails it if a release was refused.
 func startRouter(t testing.TB, o Options, workers ...*proxytest.Worker) *router {
 	t.Helper()
+	serve := func(p *Proxy, ln net.Listener) error { return p.Serve(ln, nil) }
+	return startServed(t, o, serve, workers...)
+}
+
+// startServed is startRouter with a way to serve of the test's own. A log in the
+// options stays.
+func startServed(t testing.TB, o Options, serve func(*Proxy, net.Listener) error, workers ...*proxytest.Worker) *router {
+	t.Helper()
 	r := &router{t: t, logs: &logBuffer{}}
-	o.Log = slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
 	p, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +98,7 @@ func startRouter(t testing.TB, o Options, workers ...*proxytest.Worker) *router 
 	}
 	r.addr = ln.Addr().String()
 	served := make(chan error, 1)
-	go func() { served <- p.Serve(ln, nil) }()
+	go func() { served <- serve(p, ln) }()
 	t.Cleanup(func() {
 		if n := r.snapshot().Refused; n != 0 {
 			t.Errorf("%d releases were refused, want 0", n)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"loadstar/actors"
 	"loadstar/proxy/proxytest"
 
 	"golang.org/x/sys/unix"
@@ -164,4 +165,34 @@ func TestControlCallsLeaveNoPorts(t *testing.T) {
 	if err := <-ends; !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("the worker reads %v, want a reset", err)
 	}
+}
+
+// TestLeavesBehindMoreThanFits: the FIN of a client that has sent more ahead than the
+// kernel takes in can't arrive. The next bytes of its answer meet a closed socket,
+// which tells as well.
+func TestLeavesBehindMoreThanFits(t *testing.T) {
+	t.Parallel()
+	w := proxytest.NewWorker(t, func(x *proxytest.Exchange) {
+		x.SSEHead()
+		x.Event("one")
+		for x.Hold() && x.Event("more") {
+		}
+	})
+	r := startRouter(t, testOptions("round_robin"), w)
+	c := r.post(chat("hi", true))
+	if e, err := c.ReadEvent(patience); err != nil || e.Data != "one" {
+		t.Fatalf("first event %+v, %v", e, err)
+	}
+	ahead := "POST " + chatPath + " HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n"
+	go c.Send(ahead + strings.Repeat("x", 32<<20)) // ends with the connection
+	left := func() bool { return w.InFlight() == 0 }
+	time.Sleep(100 * time.Millisecond) // for some of it to go out: less shows less
+	c.CloseFIN()
+	for end := time.Now().Add(patience); !left(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the worker still works for a client that has left")
+		}
+		w.Release()
+	}
+	r.waitOutcome(actors.ClientGone, 1)
 }

@@ -10,8 +10,6 @@ import (
 	"loadstar/actors"
 	"loadstar/proxy/httphead"
 	"loadstar/proxy/upstream"
-
-	"github.com/valyala/fasthttp"
 )
 
 // staleWithin is how soon a reused connection must have died for the request to
@@ -28,7 +26,7 @@ type leg struct {
 	rest     []byte        // what is written behind it: a larger body
 	patience time.Duration // for the head of the answer; 0 is without end
 	sent     bool          // a worker may have all of the request
-	once     bool          // no worker may get it twice
+	once     bool          // it is not sent over a kept connection, where it might go out twice
 	answer   httphead.Answer
 	coming   bodyReader      // body of the answer
 	off      <-chan struct{} // closed when nobody wants the answer any more; nil if that can't be
@@ -45,12 +43,16 @@ func (g *leg) calledOff() bool {
 }
 
 // converse sends the request to a worker and reads the head of the answer,
-// which is left in front of the connection's buffer; size tells its length. Over an
-// unused connection that turns out to be stale it is sent again, so a request that
-// may not be gets a connection of its own. The error is a *failure.
+// which is left in front of the connection's buffer; size tells its length. Over a
+// kept connection that turns out to be stale it is sent again, once: a worker that
+// resets at once looks like that too, and would get it twice at each attempt. The
+// error is a *failure.
 func (g *leg) converse(pool *upstream.Pool, worker actors.WorkerID) (size int, err error) {
 	g.sent = false
 	begun := time.Now()
+	if g.link.watchAt.IsZero() {
+		g.link.watchAt = begun.Add(armAfter)
+	}
 	var conn *upstream.Conn
 	if !g.once {
 		conn = pool.Idle(begun)
@@ -67,7 +69,7 @@ func (g *leg) converse(pool *upstream.Pool, worker actors.WorkerID) (size int, e
 		}
 		g.link.drop()
 		g.p.metrics.stale.Inc()
-		g.sent = false
+		g.sent, g.once = false, true
 	}
 	if err := g.dial(pool); err != nil {
 		c := actors.ConnectFailed
@@ -143,9 +145,9 @@ const smallBody = 4 << 10
 
 // compose builds the request for one worker: its head, with lines for headers,
 // and the body. framed says that the request has a body, if perhaps an empty one.
-func (g *leg) compose(r *fasthttp.Request, to *upstream.Pool, target, lines []byte, rank int, body []byte, framed bool) {
+func (g *leg) compose(method []byte, to *upstream.Pool, target, lines []byte, rank int, body []byte, framed bool) {
 	h := g.head[:0]
-	h = append(h, r.Header.Method()...)
+	h = append(h, method...)
 	h = append(h, ' ')
 	h = append(h, to.Prefix()...)
 	h = append(h, target...)

@@ -259,14 +259,15 @@ func TestTimeouts(t *testing.T) {
 
 // TestLongStreamIsNotCut: the limits are on silence, not on the whole.
 func TestLongStreamIsNotCut(t *testing.T) {
-	w := proxytest.NewWorker(t, proxytest.SSE(30, 20*time.Millisecond))
+	t.Parallel()
+	w := proxytest.NewWorker(t, proxytest.SSE(80, 60*time.Millisecond))
 	o := testOptions("round_robin")
-	o.Timeouts.FirstByte, o.Timeouts.Idle = 200*time.Millisecond, 200*time.Millisecond
-	o.Timeouts.ClientWrite, o.Timeouts.ClientHeader = 200*time.Millisecond, 200*time.Millisecond
+	o.Timeouts.FirstByte, o.Timeouts.Idle = 2*time.Second, 2*time.Second
+	o.Timeouts.ClientWrite, o.Timeouts.ClientHeader = 2*time.Second, 2*time.Second
 	r := startRouter(t, o, w)
 	got := r.call("POST", "/v1/chat/completions", chat("hi", true))
 	if !got.Clean || !strings.HasSuffix(string(got.Body), "data: [DONE]\n\n") {
-		t.Errorf("a stream of 600 ms under limits of 200 ms: %q", got.Body)
+		t.Errorf("a stream of 4.8 s under limits of 2 s: %q", got.Body)
 	}
 }
 

@@ -92,7 +92,7 @@ func (l *link) more(patience time.Duration) error {
 	return nil
 }
 
-// patient sees that a read waits for patience, give or take a quarter: moving
+// patient sees that a read waits for patience, or up to a quarter longer: moving
 // the deadline with every read would cost more than the read.
 func (l *link) patient(patience time.Duration) error {
 	patience = l.bounded(patience)
@@ -104,10 +104,13 @@ func (l *link) patient(patience time.Duration) error {
 		return l.why(l.conn.SetReadDeadline(time.Time{}))
 	}
 	now := time.Now()
-	if left := l.readBy.Sub(now); left > patience*3/4 && left <= patience {
+	if left := l.readBy.Sub(now); left >= patience && left <= patience*5/4 {
 		return nil
 	}
-	l.readBy = now.Add(patience)
+	l.readBy = now.Add(patience * 5 / 4)
+	if !l.until.IsZero() && l.until.Before(l.readBy) {
+		l.readBy = l.until
+	}
 	return l.why(l.conn.SetReadDeadline(l.readBy))
 }
 
@@ -218,8 +221,8 @@ func (l *link) close(reset bool) {
 }
 
 func isTimeout(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout()
+	t, ok := errors.AsType[net.Error](err)
+	return ok && t.Timeout()
 }
 
 // causeOf says how an attempt ended that broke with err. begun tells whether

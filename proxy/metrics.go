@@ -30,6 +30,7 @@ type metricSet struct {
 	stale      *metrics.Counter
 	panics     *metrics.Counter
 	unwatched  *metrics.Counter
+	turnedAway *metrics.Counter // connections
 	noticed    histogram
 	decisions  []*metrics.Counter // by policy.Reason
 	imbalances *metrics.Counter
@@ -38,6 +39,7 @@ type metricSet struct {
 	prompt     *metrics.Counter
 	matched    *metrics.Counter
 	pd         pdMetrics
+	failover   failoverMetrics
 }
 
 // histogram is a vmrange or a Prometheus histogram, as the operator chose.
@@ -82,6 +84,12 @@ func newMetricSet(p *Proxy) *metricSet {
 	m.stale = s.NewCounter("loadstar_stale_connections_total")
 	m.panics = s.NewCounter("loadstar_panics_total")
 	m.unwatched = s.NewCounter("loadstar_unwatched_connections_total")
+	for _, api := range []string{"client", "admin"} {
+		for _, key := range []string{"none", "unknown"} {
+			s.NewCounter(fmt.Sprintf("loadstar_keys_refused_total{api=%q,key=%q}", api, key))
+		}
+	}
+	m.turnedAway = s.NewCounter("loadstar_connections_refused_total")
 	for _, r := range append([]policy.Reason{0}, policy.Reasons()...) {
 		m.decisions = append(m.decisions, s.NewCounter(fmt.Sprintf("loadstar_decisions_total{reason=%q}", r)))
 	}
@@ -90,6 +98,9 @@ func newMetricSet(p *Proxy) *metricSet {
 	m.minLoad = s.NewGauge("vllm_router_min_load", nil)
 	m.prompt = s.NewCounter("loadstar_prompt_blocks_total")
 	m.matched = s.NewCounter("loadstar_prompt_blocks_matched_total")
+	if p.opts.Failover.Continuations > 0 {
+		m.failover = newFailoverMetrics(s)
+	}
 	if p.opts.PD != nil {
 		m.pd = newPDMetrics(s, hist)
 	}
@@ -142,6 +153,13 @@ func (m *metricSet) rejected(status int) {
 	m.statuses[status/100].Inc()
 }
 
+// keyRefused counts a request without a key that is known, by the API that it was
+// for, and by whether it has one at all. Its series are there from the start, so that
+// the first guess shows as an increase.
+func (m *metricSet) keyRefused(api, key string) {
+	m.set.GetOrCreateCounter(fmt.Sprintf("loadstar_keys_refused_total{api=%q,key=%q}", api, key)).Inc()
+}
+
 // retried and exhausted count what is rare, so their series are made when they
 // are needed.
 func (m *metricSet) retried(c pathClass) {
@@ -170,6 +188,7 @@ func (m *metricSet) write(w io.Writer) {
 		metrics.WriteCounterUint64(w, "loadstar_tree_busy_total", t.Dropped)
 	}
 	metrics.WriteProcessMetrics(w)
+	metrics.WriteFDMetrics(w)
 }
 
 // writeWorkers writes what the registry sees right now. A worker that is

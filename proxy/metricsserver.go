@@ -35,6 +35,7 @@ func (p *Proxy) ServeMetrics(ln net.Listener) error {
 // handleMetrics answers every path with the metrics, as vllm-router does, but
 // for /health and what is for debugging.
 func (p *Proxy) handleMetrics(ctx *fasthttp.RequestCtx) {
+	defer p.survive(ctx)
 	path := string(ctx.Path())
 	debug := p.opts.DebugEndpoints && len(path) >= len("/debug/") && path[:len("/debug/")] == "/debug/"
 	switch {

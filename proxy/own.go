@@ -106,7 +106,7 @@ func (x *exchange) serveOwn(r *route) {
 	case !x.admit(r): // which has answered
 	case serve == nil:
 		x.refuseMethod(r.allowed())
-	case r.admin && !x.p.opts.Compat && x.fromPage():
+	case r.admin && x.pageBarred():
 		x.refuse(&problem{
 			fasthttp.StatusForbidden, kindPermission, "admin_not_for_browsers",
 			"The admin API does not answer to web pages, which could be anybody's; --cors-allowed-origins names those that it does.", 0,
@@ -125,6 +125,10 @@ func (x *exchange) fromPage() bool {
 	}
 	return len(x.fetchSite) > 0 && string(x.fetchSite) != "none"
 }
+
+// pageBarred reports whether the admin API answers no page like the one that sent
+// the request.
+func (x *exchange) pageBarred() bool { return !x.p.opts.Compat && x.fromPage() }
 
 // preflight answers a browser that asks whether its page may call a path.
 func (x *exchange) preflight(allowed string) {

@@ -55,11 +55,11 @@ func (s *split) begin() {
 }
 
 // plan decides how a request is served: whole, or in two phases.
-func (x *exchange) plan() (try func() (again bool, err error)) {
+func (x *exchange) plan() attempt {
 	q := &x.query
 	if x.p.opts.PD == nil {
 		q.Role, q.Whole = actors.Regular, false
-		return x.tryWhole
+		return (*exchange).tryWhole
 	}
 	// What generates nothing has no phases. Prompts are tokenized and embedded
 	// where prompts are processed; what is stored is where it was decoded.
@@ -73,22 +73,22 @@ func (x *exchange) plan() (try func() (again bool, err error)) {
 			q.Role = actors.Prefill
 		}
 		x.stripKV() // engines generate on paths of other names too
-		return x.tryWhole
+		return (*exchange).tryWhole
 	}
 	var ok bool
 	if s.asked, ok = pd.ReadRequest(x.body, s.kind); !ok {
 		// An engine may read what is not read here, and with it transfer parameters
 		// of the client's own.
-		return func() (bool, error) { return false, errNotObject }
+		return func(*exchange) (bool, error) { return false, errNotObject }
 	}
 	if s.asked.Whole || len(x.scan.Body.PreviousResponse) > 0 {
 		// Several prompts would share one set of blocks, and what a stored response
 		// goes on from is at one worker.
 		x.stripKV()
-		return x.tryWhole
+		return (*exchange).tryWhole
 	}
 	q.Short = x.p.opts.PD.ShortBlocks
-	return x.tryPair
+	return (*exchange).tryPair
 }
 
 // stripKV takes a client's own transfer parameters out of its request.
@@ -124,20 +124,24 @@ func (x *exchange) tryPair() (again bool, err error) {
 			prefill.Release(actors.Aborted, x.p.now())
 		}
 		if reserved {
+			s.stopPrefill()
 			decode.Release(actors.Moved, x.p.now())
 		}
 	}()
 	x.pair(&prefill, &decode)
 	kv, early := s.pair.AppendEarlyKV(s.kv[:0])
-	s.kv, handed = kv, true
+	s.kv = kv
 	switch {
 	case early && (!x.p.opts.PD.Sequential || s.pair.Connector == pd.MoRIWrite):
 		x.startPrefill(&prefill)
+		handed = true
 	case s.pair.Connector == pd.Mooncake && !early:
 		// The blocks could not be fetched.
 		x.p.metrics.pd.missing.Inc()
+		handed = true
 		prefill.Release(actors.Moved, x.p.now())
 	default:
+		handed = true
 		if again, err := x.prefillFirst(prefill); again || err != nil || !s.known {
 			return again, err
 		}
@@ -146,7 +150,6 @@ func (x *exchange) tryPair() (again bool, err error) {
 	x.query.Movable = s.kept
 	begun, err := decode.Begin(&x.query)
 	if err != nil {
-		s.stopPrefill()
 		return false, err
 	}
 	reserved = false
@@ -193,13 +196,15 @@ func (x *exchange) prefillFirst(lease actors.Lease) (again bool, err error) {
 		x.release(&lease, cause, again)
 	}()
 	s.body = x.composePrefill(&x.leg, &lease, s.body[:0])
-	s.answer, s.reply, reuse, err = x.prefill(pool, lease.Worker, s.answer[:0])
+	s.answer, s.reply, reuse, err = x.prefill(&lease, s.answer[:0])
 	cause = causeOfPrefill(err)
 	if err != nil {
 		return x.prefillFailed(&lease, err, 0)
 	}
 	s.known = true
-	x.learn(&lease)
+	if s.pair.Connector == pd.NIXL {
+		s.site.learnPush(s.pair.Prefill.Rank, &s.reply)
+	}
 	kv, ok := s.pair.AppendDecodeKV(s.kv[:0], &s.reply)
 	s.kv = kv
 	if !ok {
@@ -212,37 +217,32 @@ func (x *exchange) prefillFirst(lease actors.Lease) (again bool, err error) {
 	return false, nil
 }
 
-// learn takes note of what a prefill worker's reply says of it.
-func (x *exchange) learn(lease *actors.Lease) {
-	if s := &x.split; s.pair.Connector == pd.NIXL {
-		s.site.learnPush(s.pair.Prefill.Rank, &s.reply)
-	}
-	if x.p.router.NeedsFirstByte(actors.Prefill) {
-		lease.FirstByte()
-	}
-}
-
 // composePrefill builds the request for the prefill worker in g, the body in buf.
-// It gets the client's headers but for those about the body, which is another,
-// and those that ask for a compressed answer, which is read here.
+// It gets the client's headers but for those about the body, which is another.
 func (x *exchange) composePrefill(g *leg, lease *actors.Lease, buf []byte) (body []byte) {
 	s := &x.split
 	body, _ = pd.AppendPrefill(buf, x.body, s.kind, s.pair.AppendPrefillKV(nil))
-	h := s.lines[:0]
-	for l := httphead.LinesOf(x.headers[:x.ownID]); l.Next(); {
-		if !isContentHeader(l.Name) {
-			h = httphead.AppendLine(h, l.Name, l.Value)
-		}
-	}
+	h := x.appendReadableHeaders(s.lines[:0], isContentHeader)
 	h = append(h, "Content-Type: application/json\r\n"...)
 	s.lines = x.appendPairID(h)
-	g.compose(&x.ctx.Request, poolOf(lease), x.target, s.lines, lease.Rank, body, true)
+	g.compose(x.ctx.Request.Header.Method(), poolOf(lease), x.target, s.lines, lease.Rank, body, true)
 	return body
 }
 
 func isContentHeader(name []byte) bool {
 	const content = "content-"
-	return len(name) >= len(content) && httphead.Is(name[:len(content)], content) || httphead.Is(name, "accept-encoding")
+	return len(name) >= len(content) && httphead.Is(name[:len(content)], content)
+}
+
+// appendReadableHeaders appends the client's headers but for those left out, and
+// for that which asks for a compressed answer: this one is read here.
+func (x *exchange) appendReadableHeaders(h []byte, leftOut func(name []byte) bool) []byte {
+	for l := httphead.LinesOf(x.headers[:x.ownID]); l.Next(); {
+		if !httphead.Is(l.Name, "accept-encoding") && !leftOut(l.Name) {
+			h = httphead.AppendLine(h, l.Name, l.Value)
+		}
+	}
+	return h
 }
 
 // composeDecode builds the request for the decode worker.
@@ -250,13 +250,13 @@ func (x *exchange) composeDecode(lease *actors.Lease) {
 	s := &x.split
 	s.body, _ = pd.AppendDecode(s.body[:0], x.body, s.kind, s.kv)
 	s.lines = x.appendDecodeHeaders(s.lines[:0])
-	x.compose(&x.ctx.Request, poolOf(lease), x.target, s.lines, lease.Rank, s.body, true)
+	x.compose(x.ctx.Request.Header.Method(), poolOf(lease), x.target, s.lines, lease.Rank, s.body, true)
 	x.patience = x.p.opts.Timeouts.FirstByte
 }
 
 // appendDecodeHeaders appends the headers of a request to the decode worker.
 func (x *exchange) appendDecodeHeaders(h []byte) []byte {
-	return x.appendPairID(append(h, x.headers[:x.ownID]...))
+	return x.appendPairID(x.appendReadableHeaders(h, func([]byte) bool { return false }))
 }
 
 // appendPairID appends the header by which the engines find each other.

@@ -39,6 +39,10 @@ func TestCaseB40UsageOfTheRightPhase(t *testing.T) {
 	reply := strings.Replace(nixlReply, `"cached_tokens":4`, `"cached_tokens":0`, 1)
 	eachWay(t, func(t *testing.T, policy string, stream bool) {
 		f := pdFixture(t, pdOptions(policy), 1, prefillWith(reply), func(x *proxytest.Exchange) {
+			if x.Get("Accept-Encoding") != "" {
+				x.Reply(200, "what can't be put right", jsonType, proxytest.H("Content-Encoding", "gzip"))
+				return
+			}
 			if !stream {
 				x.Reply(200, decodeAnswer, jsonType)
 				return
@@ -49,7 +53,8 @@ func TestCaseB40UsageOfTheRightPhase(t *testing.T) {
 			x.Done()
 			x.EndChunks()
 		})
-		got := ask(t, f.router, chatPath, `{"model":"m","messages":[],"stream_options":{"include_usage":true},"x":"the case","stream":`+fmt.Sprint(stream)+`}`)
+		got := ask(t, f.router, chatPath, `{"model":"m","messages":[],"stream_options":{"include_usage":true},"x":"the case","stream":`+fmt.Sprint(stream)+`}`,
+			proxytest.H("Accept-Encoding", "gzip, br"), proxytest.H("accept-encoding", "zstd"))
 		if want := fmt.Sprintf(usage, 0); got.Status != 200 || !strings.Contains(string(got.Body), want) || strings.Contains(string(got.Body), fmt.Sprintf(usage, 9)) {
 			t.Errorf("answer %d %s, want %s in it", got.Status, got.Body, want)
 		}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -206,7 +207,8 @@ func (r *router) startDiscovery() *dealer {
 
 func (r *router) newDealer() *dealer {
 	r.t.Helper()
-	s := zmq4.NewDealer(r.t.Context())
+	// A test's context ends before its cleanups, one of which stops keep.
+	s := zmq4.NewDealer(context.WithoutCancel(r.t.Context()))
 	if err := s.Dial("tcp://" + r.discovery.Addr().String()); err != nil {
 		r.t.Fatal(err)
 	}

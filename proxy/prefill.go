@@ -12,20 +12,23 @@ import (
 	"loadstar/proxy/httphead"
 	"loadstar/proxy/pd"
 	"loadstar/proxy/rawjson"
-	"loadstar/proxy/upstream"
 	"loadstar/proxy/watch"
 )
 
-// prefill sends the request that was composed to a prefill worker and reads its
-// reply, whose bytes it appends to buf. It reports whether the connection may
+// prefill sends the request that was composed to the prefill worker of a lease and
+// reads its reply, whose bytes it appends to buf. The prompt is taken for worked off
+// when the reply begins. It reports whether the connection may
 // carry another request. The error is a *failure or a *refusal.
-func (g *leg) prefill(pool *upstream.Pool, worker actors.WorkerID, buf []byte) (answer []byte, r pd.Reply, reuse bool, err error) {
+func (g *leg) prefill(lease *actors.Lease, buf []byte) (answer []byte, r pd.Reply, reuse bool, err error) {
 	begun := time.Now()
 	limit := g.p.opts.PD.PrefillTimeout
 	g.patience = limit
-	size, err := g.converse(pool, worker)
+	size, err := g.converse(poolOf(lease), lease.Worker)
 	if err != nil {
 		return buf, r, false, err
+	}
+	if g.p.router.NeedsFirstByte(actors.Prefill) {
+		lease.FirstByte()
 	}
 	a := &g.answer
 	var refused *refusal
@@ -235,19 +238,19 @@ type prefillRun struct {
 
 var errStaleIdentity = errors.New("the prefill worker is another process than the decode worker was told")
 
-// startPrefill starts the prefill and takes over its lease.
+// startPrefill starts the prefill, which takes over the lease when this returns.
 func (x *exchange) startPrefill(lease *actors.Lease) {
 	l := &x.link
 	l.guard.Arm(l.client, nil)
-	g := x.p.guards.Get().(*watch.Guard)
-	g.Join(l.guard)
 	r := &prefillRun{
-		leg: leg{p: x.p, link: link{client: l.client, guard: g, until: l.until}}, lease: *lease, pair: x.split.pair, main: l.guard,
+		leg: leg{p: x.p, link: link{client: l.client, until: l.until}, once: x.once}, lease: *lease, pair: x.split.pair, main: l.guard,
 		stop: make(chan struct{}), fail: make(chan struct{}), over: make(chan struct{}), done: make(chan struct{}),
 	}
-	r.leg.off, x.off = r.stop, r.fail
+	r.leg.off = r.stop
 	x.composePrefill(&r.leg, lease, nil)
-	x.split.run = r
+	r.leg.link.guard = x.p.guards.Get().(*watch.Guard)
+	r.leg.link.guard.Join(l.guard) // from here on somebody has to end r
+	x.split.run, x.off = r, r.fail
 	go r.do()
 }
 
@@ -280,7 +283,7 @@ func (r *prefillRun) do() {
 		}
 		r.lease.Release(cause, p.now())
 	}()
-	_, r.reply, reuse, r.err = r.leg.prefill(pool, r.lease.Worker, nil)
+	_, r.reply, reuse, r.err = r.leg.prefill(&r.lease, nil)
 	if r.err != nil {
 		return
 	}

@@ -25,6 +25,8 @@ type Options struct {
 	Health HealthOptions
 	Retry  RetryOptions
 
+	Failover FailoverOptions
+
 	PD *PDOptions // of requests in two phases; nil for workers that do both
 
 	Timeouts Timeouts
@@ -108,7 +110,9 @@ type Proxy struct {
 	routes        map[string]*route
 	adminKey      *keyring.Set // nil if there is none
 	server        *fasthttp.Server
+	crowd         *crowd // of server's clients
 	adminServer   *fasthttp.Server
+	adminCrowd    *crowd
 	metricsServer *fasthttp.Server
 	idHeads       []string
 
@@ -119,6 +123,7 @@ type Proxy struct {
 	discovery  *zmq.Listener // nil unless workers register themselves
 	rescues    chan struct{} // holds one for each rescue that runs
 	bodies     bodyMemory    // for requests' bodies
+	spares     bodyMemory    // for streams that may be continued
 	needsKey   bool          // some policy reads the routing key
 
 	exchanges sync.Pool // of *exchange
@@ -145,6 +150,7 @@ func New(o Options) (*Proxy, error) {
 	}
 	p.router = router
 	p.bodies = newBodyMemory(o.Limits.BodiesBytes)
+	p.spares = make(bodyMemory, o.Failover.MemoryBytes/spareUnit)
 	if o.PD != nil {
 		p.rescues = make(chan struct{}, o.PD.Rescues)
 	}
@@ -162,6 +168,7 @@ func New(o Options) (*Proxy, error) {
 	p.routes = p.ownRoutes()
 	p.adminKey = keyOf(o.AdminKey)
 	p.server, p.adminServer, p.metricsServer = p.newServer(p.Handle), p.newServer(p.HandleAdmin), p.newMetricsServer()
+	p.crowd, p.adminCrowd = p.newCrowd(p.server), p.newCrowd(p.adminServer)
 	p.exchanges.New = func() any { return &exchange{leg: leg{p: p}} }
 	p.streams.New = func() any { return &stream{p: p} }
 	p.guards.New = func() any { return p.watcher.NewGuard() }

@@ -18,6 +18,7 @@ type record struct {
 	cause    actors.Cause
 	refused  string // code of the problem that ended it here; empty otherwise
 	attempts int
+	parts    int  // at other workers, of a stream that was continued there
 	others   bool // another worker might have served the last attempt
 	bytes    int64
 	worker   string
@@ -63,6 +64,9 @@ func (p *Proxy) finished(r *record) {
 		slog.String("client", r.log.client), slog.Int("status", r.status), slog.String("outcome", r.outcome()),
 		slog.String("worker", r.worker), slog.Int("attempts", r.attempts), slog.Int64("bytes", r.bytes),
 		slog.Duration("first_byte", r.first), slog.Duration("duration", time.Since(r.started)),
+	}
+	if r.parts > 0 {
+		attrs = append(attrs, slog.Int("continued", r.parts))
 	}
 	if r.tenant != "" {
 		attrs = append(attrs, slog.String("tenant", r.tenant))

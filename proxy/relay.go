@@ -140,6 +140,7 @@ func (x *exchange) relay(pool *upstream.Pool, lease *actors.Lease) (reuse bool, 
 	x.split.run = nil
 	x.charge()
 	x.moved = true
+	x.lend(s)
 	switch {
 	case s.fixed:
 		// What fasthttp buffers of a body with a length is sent only when the
@@ -177,8 +178,11 @@ func (x *exchange) gather() ([]byte, error) {
 	if x.sse || b.left < 0 || b.left > int64(br.Size()) {
 		return nil, nil
 	}
-	by := time.Now().Add(armAfter)
+	var by time.Time
 	for int64(br.Buffered()) < b.left {
+		if by.IsZero() {
+			by = time.Now().Add(armAfter)
+		}
 		ok, err := x.link.poll(by)
 		switch {
 		case errors.Is(err, io.EOF):

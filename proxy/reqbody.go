@@ -5,14 +5,57 @@ import (
 	"io"
 	"net"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/valyala/fasthttp"
 )
 
-// keptBody is the largest body buffer that is used again: a few big uploads
-// must not stay in memory.
+// keptBody is the largest body buffer that stays with its exchange. Larger ones go
+// to pools that are emptied when memory is collected: a few big uploads must not
+// stay in it.
 const keptBody = 64 << 10
+
+// bodySizes are the capacities in bytes that buffers grow to: at once to what one
+// unit of bodyMemory covers, then to twice what has arrived.
+var bodySizes = [...]int{keptBody, bodyUnit, 2 << 20, 4 << 20, 8 << 20, 16 << 20, 32 << 20}
+
+// bodyPools hold unused buffers, as *[]byte, of the size of the same index.
+var bodyPools [len(bodySizes)]sync.Pool
+
+// largerBody is the capacity that a body buffer of size bytes grows to, at most
+// limit.
+func largerBody(size, limit int) int {
+	for _, larger := range bodySizes {
+		if larger > size {
+			return min(larger, limit)
+		}
+	}
+	return min(2*size, limit)
+}
+
+// bodyBuffer returns an empty buffer of size bytes.
+func bodyBuffer(size int) []byte {
+	if i := slices.Index(bodySizes[:], size); i >= 0 {
+		if b, ok := bodyPools[i].Get().(*[]byte); ok {
+			return *b
+		}
+	}
+	return make([]byte, 0, size)
+}
+
+// reuseBody has a buffer used again that nobody refers to any more. It returns what
+// the exchange keeps of it.
+func reuseBody(b []byte) []byte {
+	if cap(b) <= keptBody {
+		return b[:0]
+	}
+	if i := slices.Index(bodySizes[:], cap(b)); i >= 0 {
+		b = b[:0]
+		bodyPools[i].Put(&b)
+	}
+	return nil
+}
 
 // firstBody is what is set aside for a body of unknown or large size; it grows
 // as bytes come, never by what a client merely announces.
@@ -47,11 +90,13 @@ func readBody(dst []byte, r *fasthttp.Request, conn net.Conn, limit int, silence
 	timed := silence > 0 && (length < 0 || length > prefetched)
 	for {
 		if len(dst) == cap(dst) {
-			more := min(cap(dst), limit+1-len(dst))
-			if !share.cover(len(dst) + more) {
+			size := largerBody(len(dst), limit+1)
+			if !share.cover(size) {
 				return dst, errNoRoom
 			}
-			dst = append(make([]byte, 0, len(dst)+more), dst...) // slices.Grow would take more than was covered
+			larger := append(bodyBuffer(size), dst...)
+			reuseBody(dst)
+			dst = larger
 		}
 		if timed {
 			if err := conn.SetReadDeadline(time.Now().Add(silence)); err != nil {

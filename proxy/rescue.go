@@ -44,7 +44,7 @@ func (x *exchange) rescue() bool {
 	body, _ := pd.AppendRescue(nil, x.body, s.kind, s.kv)
 	s.lines = x.appendDecodeHeaders(s.lines[:0])
 	g := &leg{p: p, link: link{guard: (*watch.Watcher)(nil).NewGuard()}, patience: p.opts.PD.RescueTimeout}
-	g.compose(&x.ctx.Request, poolOf(&lease), x.target, s.lines, lease.Rank, body, true)
+	g.compose(x.ctx.Request.Header.Method(), poolOf(&lease), x.target, s.lines, lease.Rank, body, true)
 	go g.rescue(lease)
 	return true
 }

@@ -10,9 +10,11 @@ import (
 	"loadstar/proxy/httphead"
 )
 
-// serve makes attempts until one answers, or the retries are spent; see tryWhole
-// for what try returns.
-func (x *exchange) serve(try func() (again bool, err error)) {
+// attempt is a way to run a request; see tryWhole for what it returns.
+type attempt func(*exchange) (again bool, err error)
+
+// serve makes attempts until one answers, or the retries are spent.
+func (x *exchange) serve(try attempt) {
 	defer x.charge()
 	var last error
 	for {
@@ -27,7 +29,8 @@ func (x *exchange) serve(try func() (again bool, err error)) {
 			}
 		}
 		x.query.Retry = x.seen+x.split.failed > 0
-		again, err := try()
+		x.once = x.once || x.query.Retry
+		again, err := try(x)
 		if !again {
 			if errors.Is(err, actors.ErrRetryBudget) && last != nil {
 				err = last // which says more
@@ -116,7 +119,7 @@ func (x *exchange) runWhole(lease actors.Lease) (again bool, err error) {
 	}()
 	x.granted(&lease)
 	x.patience = p.opts.Timeouts.FirstByte
-	x.compose(&x.ctx.Request, pool, x.target, x.headers, lease.Rank, x.body, x.framed)
+	x.compose(x.ctx.Request.Header.Method(), pool, x.target, x.headers, lease.Rank, x.body, x.framed)
 	size, err := x.converse(pool, lease.Worker)
 	if err == nil {
 		x.record.firstByte()

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"errors"
+	"io"
 	"time"
 
 	"loadstar/actors"
@@ -72,7 +74,7 @@ func (x *exchange) rewriter() (*rewriter, error) {
 		return &rewriter{events: pd.NewEvents(s.kind, &s.reply)}, nil
 	}
 	if s.run != nil {
-		if err := s.run.wait(); err != nil {
+		if err := x.awaitPrefill(); err != nil {
 			return nil, err
 		}
 		s.reply = s.run.reply
@@ -80,6 +82,47 @@ func (x *exchange) rewriter() (*rewriter, error) {
 		s.run = nil
 	}
 	return &rewriter{answer: pd.NewAnswer(s.kind, &s.reply)}, nil
+}
+
+// lookEvery is how often the decode worker is looked at while its answer waits for
+// the prefill.
+const lookEvery = 20 * time.Millisecond
+
+// awaitPrefill waits for the prefill that runs beside the decode request, whose
+// answer has begun. It ends early if the decode worker breaks that off: its place
+// must not be held for a prefill that may take its time. The error is that of the
+// prefill, or a *failure.
+func (x *exchange) awaitPrefill() error {
+	run, tick := x.split.run, time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-run.over:
+			return run.wait()
+		case <-tick.C:
+			if err := x.brokenOff(); err != nil {
+				return &failure{cause: causeOf(err, true), err: err}
+			}
+		}
+	}
+}
+
+// brokenOff returns why the answer can't come to its end, nil if it may. It takes
+// nothing of it.
+func (x *exchange) brokenOff() error {
+	b, br := &x.coming, x.link.conn.Reader()
+	if b.ended || br.Buffered() == br.Size() || b.left >= 0 && int64(br.Buffered()) >= b.left || x.link.conn.Quiet() {
+		return nil
+	}
+	_, err := x.link.poll(time.Now().Add(armAfter)) // something is there to be read
+	switch {
+	case !errors.Is(err, io.EOF):
+		return err
+	case b.left >= 0:
+		return io.ErrUnexpectedEOF
+	default:
+		return nil // it may be the end: the reader of the body will say
+	}
 }
 
 // relayMerged gathers the decode worker's answer, and answers with what the

@@ -32,6 +32,7 @@ func (p *Proxy) newServer(handle fasthttp.RequestHandler) *fasthttp.Server {
 		IdleTimeout:        t.ClientIdle,
 		MaxRequestBodySize: l.BodyBytes,
 		StreamRequestBody:  true, // bodies are read, counted and refused by readBody
+		LazyRequestTime:    true, // nobody asks for it
 
 		NoDefaultServerHeader:         true,
 		NoDefaultDate:                 true,
@@ -45,6 +46,7 @@ func (p *Proxy) newServer(handle fasthttp.RequestHandler) *fasthttp.Server {
 
 // badHead answers a request whose head can't be read.
 func (p *Proxy) badHead(ctx *fasthttp.RequestCtx, err error) {
+	defer p.survive(ctx)
 	e := badRequest("The request is not valid HTTP.")
 	var small *fasthttp.ErrSmallBuffer
 	switch {
@@ -61,7 +63,9 @@ func (p *Proxy) badHead(ctx *fasthttp.RequestCtx, err error) {
 }
 
 // expect decides on a request that waits for leave to send its body.
-func (p *Proxy) expect(ctx *fasthttp.RequestCtx) int {
+func (p *Proxy) expect(ctx *fasthttp.RequestCtx) (status int) {
+	status = fasthttp.StatusInternalServerError // unless it gets to another
+	defer p.survive(ctx)
 	e := p.barredEarly(ctx)
 	if e == nil && ctx.Request.Header.ContentLength() > p.opts.Limits.BodyBytes {
 		e = tooLarge(p.opts.Limits.BodyBytes)
@@ -89,7 +93,7 @@ func (q quietLogger) Printf(_ string, args ...any) {
 // Serve serves clients that connect to ln until Shutdown; certs is nil for plain
 // HTTP.
 func (p *Proxy) Serve(ln net.Listener, certs *tls.Config) error {
-	return p.server.Serve(p.listener(ln, certs))
+	return p.server.Serve(p.listener(ln, certs, p.crowd))
 }
 
 // BeginDrain makes the router known as not ready, while it still serves, each

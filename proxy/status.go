@@ -97,12 +97,21 @@ func (x *exchange) health() {
 		x.answerText(fasthttp.StatusServiceUnavailable, fmt.Sprintf("Waiting for discovered workers: %d prefill, %d decode",
 			h.Members[actors.Prefill], h.Members[actors.Decode]))
 	case !h.Serves(x.p.roles()...):
-		x.answerText(fasthttp.StatusServiceUnavailable, "Unhealthy servers: "+quoteList(h.Unusable))
+		x.answerText(fasthttp.StatusServiceUnavailable, "Unhealthy servers: "+x.sick(h.Unusable, members))
 	case len(h.Unusable) == 0:
 		x.answerText(fasthttp.StatusOK, "All servers healthy")
 	default:
-		x.answerText(fasthttp.StatusOK, fmt.Sprintf("%d of %d servers healthy. Unhealthy servers: %s", usable, members, quoteList(h.Unusable)))
+		x.answerText(fasthttp.StatusOK, fmt.Sprintf("%d of %d servers healthy. Unhealthy servers: %s", usable, members, x.sick(h.Unusable, members)))
 	}
+}
+
+// sick tells of workers that can't be used: by name to those who may see the list
+// of workers, by number to all others, who need not know the fleet.
+func (x *exchange) sick(urls []string, members int) string {
+	if x.mayAdminister() {
+		return quoteList(urls)
+	}
+	return fmt.Sprintf("%d of %d", len(urls), members)
 }
 
 func quoteList(items []string) string {

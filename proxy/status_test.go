@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -120,4 +121,59 @@ func TestProbesCarryTheKey(t *testing.T) {
 	wrong.wait("a check with the wrong key", func(v *actors.Snapshot) bool {
 		return strings.Contains(v.Workers[0].Reason, "does not accept the key")
 	})
+}
+
+// TestHealthNamesNoWorker: only those who may see the list of workers are told by
+// /health which of them are unwell. The status is the same for all.
+func TestHealthNamesNoWorker(t *testing.T) {
+	page := proxytest.H("Origin", "https://somewhere.example")
+	for _, tc := range []struct {
+		name    string
+		change  func(o *Options)
+		remote  bool
+		headers []proxytest.Header
+		want    bool
+	}{
+		{"this machine", func(*Options) {}, false, nil, true},
+		{"another machine", func(*Options) {}, true, nil, false},
+		{"a page on this machine", func(*Options) {}, false, []proxytest.Header{page}, false},
+		{"compat", func(o *Options) { o.Compat = true }, true, nil, true},
+		{"admin key, not sent", func(o *Options) { o.AdminKey = "k1" }, false, nil, false},
+		{"admin key, wrong", func(o *Options) { o.AdminKey = "k1" }, true, []proxytest.Header{bearerOf("k2")}, false},
+		{"admin key", func(o *Options) { o.AdminKey = "k1" }, true, []proxytest.Header{bearerOf("k1")}, true},
+		{"a client's key", func(o *Options) { o.ClientKeys = keysOf(t, "c1") }, true, []proxytest.Header{bearerOf("c1")}, false},
+		{"an admin listener elsewhere", func(o *Options) { o.AdminListener = true }, false, nil, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			a, b := proxytest.NewWorker(t, proxytest.JSON(200, "{}")), proxytest.NewWorker(t, proxytest.JSON(200, "{}"))
+			o := testOptions("round_robin")
+			tc.change(&o)
+			r := startRouter(t, o, a, b)
+			ask := func() (int, string) {
+				if tc.remote {
+					got := r.remotely("GET", "/health", tc.headers...)
+					return got.Status, string(got.Body)
+				}
+				got := r.call("GET", "/health", "", tc.headers...)
+				return got.Status, string(got.Body)
+			}
+			a.SetHealth(func(x *proxytest.Exchange) { x.Reply(503, "sick") })
+			r.waitHealthy(1)
+			list, number := "["+strconv.Quote(a.URL())+"]", "1 of 2"
+			if tc.want {
+				number = list
+			}
+			if status, body := ask(); status != 200 || body != "1 of 2 servers healthy. Unhealthy servers: "+number {
+				t.Errorf("one of two is sick: %d %q, want 200 and it told as %s", status, body, number)
+			}
+			b.SetHealth(func(x *proxytest.Exchange) { x.Reply(503, "sick") })
+			r.waitHealthy(0)
+			status, body := ask()
+			if named := strings.Contains(body, a.URL()) && strings.Contains(body, b.URL()); status != 503 || named != tc.want ||
+				!named && body != "Unhealthy servers: 2 of 2" {
+				t.Errorf("both are sick: %d %q, want 503, with names: %v", status, body, tc.want)
+			}
+		})
+	}
 }

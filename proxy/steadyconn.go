@@ -11,6 +11,7 @@ import (
 type steadyListener struct {
 	net.Listener
 	patience time.Duration
+	tls      bool // lies beneath TLS
 }
 
 // Accept implements net.Listener.
@@ -19,7 +20,7 @@ func (l steadyListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSteadyConn(c, l.patience), nil
+	return newSteadyConn(c, l.patience, l.tls), nil
 }
 
 // steadyConn is a client's connection. When a write meets its deadline and the
@@ -34,14 +35,46 @@ type steadyConn struct {
 	raw      syscall.RawConn
 	patience time.Duration
 	ended    chan struct{} // holds one when a deadline for everything was set: whoever sets it wants an end
+	eager    bool          // deadlines for writing are set as they come: TLS sets them from any goroutine
 
-	// Of the goroutine that writes.
-	sent  int64 // bytes given to the kernel
-	taken int64 // of them acknowledged, when that was looked at last
+	// Of the goroutine that reads and writes.
+	readBy  lateDeadline
+	writeBy lateDeadline
+	sent    int64 // bytes given to the kernel
+	taken   int64 // of them acknowledged, when that was looked at last
+}
+
+// lateDeadline is a deadline that is set late. fasthttp moves a connection's
+// deadlines four times a request, nearly always away from the present, and to move
+// a timer costs as much as to read. So the timer stays where it is until it goes
+// off, and is then set to where the deadline has come.
+type lateDeadline struct {
+	want time.Time // zero is none
+	set  time.Time // when the timer goes off; zero is never
+}
+
+// moves reports whether the timer must be moved for a new deadline.
+func (d *lateDeadline) moves(t time.Time) bool {
+	d.want = t
+	if t.IsZero() || !d.set.IsZero() && !d.set.After(t) {
+		return false
+	}
+	d.set = t
+	return true
+}
+
+// early reports whether the timer has gone off before its time; it is then to be
+// set to want.
+func (d *lateDeadline) early() bool {
+	if d.set.Equal(d.want) || !d.want.IsZero() && !time.Now().Before(d.want) {
+		return false
+	}
+	d.set = d.want
+	return true
 }
 
 // newSteadyConn returns c itself where the kernel doesn't tell what it has sent.
-func newSteadyConn(c net.Conn, patience time.Duration) net.Conn {
+func newSteadyConn(c net.Conn, patience time.Duration, tls bool) net.Conn {
 	tc, ok := c.(*net.TCPConn)
 	if !ok {
 		return c
@@ -53,8 +86,22 @@ func newSteadyConn(c net.Conn, patience time.Duration) net.Conn {
 	if _, ok := unacknowledged(raw); !ok {
 		return c
 	}
-	return &steadyConn{Conn: tc, tcp: tc, raw: raw, patience: patience, ended: make(chan struct{}, 1)}
+	return &steadyConn{Conn: tc, tcp: tc, raw: raw, patience: patience, ended: make(chan struct{}, 1), eager: tls}
 }
+
+// Read implements net.Conn.
+func (c *steadyConn) Read(b []byte) (int, error) {
+	for {
+		n, err := c.tcp.Read(b)
+		if err == nil || !isTimeout(err) || !c.readBy.early() || c.tcp.SetReadDeadline(c.readBy.want) != nil || c.over() {
+			return n, err
+		}
+	}
+}
+
+// over reports whether a deadline for everything has been set. Whoever moves
+// another one looks behind that: one that comes now stands.
+func (c *steadyConn) over() bool { return len(c.ended) > 0 }
 
 // Write implements net.Conn.
 func (c *steadyConn) Write(b []byte) (n int, err error) {
@@ -69,29 +116,51 @@ func (c *steadyConn) Write(b []byte) (n int, err error) {
 }
 
 // goesOn gives a write that met its deadline another one, if the client takes what
-// it gets.
+// it gets or the timer was early.
 func (c *steadyConn) goesOn() bool {
+	if !c.eager && c.writeBy.early() {
+		return c.tcp.SetWriteDeadline(c.writeBy.want) == nil && !c.over()
+	}
 	queued, ok := unacknowledged(c.raw)
 	taken := c.sent - int64(queued)
 	if !ok || taken <= c.taken {
 		return false
 	}
 	c.taken = taken
-	if c.tcp.SetWriteDeadline(time.Now().Add(c.patience)) != nil {
-		return false
+	by := time.Now().Add(c.patience)
+	if !c.eager {
+		c.writeBy = lateDeadline{by, by}
 	}
-	// A deadline for everything may have been there before; one that comes now
-	// stands.
-	return len(c.ended) == 0
+	return c.tcp.SetWriteDeadline(by) == nil && !c.over()
 }
 
-// SetDeadline implements net.Conn. It may be called by any goroutine.
+// SetReadDeadline implements net.Conn, for the goroutine that reads.
+func (c *steadyConn) SetReadDeadline(t time.Time) error {
+	if !c.readBy.moves(t) {
+		return nil
+	}
+	return c.tcp.SetReadDeadline(t)
+}
+
+// SetWriteDeadline implements net.Conn, for the goroutine that writes and, beneath
+// TLS, for any.
+func (c *steadyConn) SetWriteDeadline(t time.Time) error {
+	if !c.eager && !c.writeBy.moves(t) {
+		return nil
+	}
+	return c.tcp.SetWriteDeadline(t)
+}
+
+// SetDeadline implements net.Conn. A deadline is the end of everything, and may be
+// set by any goroutine; the zero time takes those off that the caller has set.
 func (c *steadyConn) SetDeadline(t time.Time) error {
-	if !t.IsZero() {
-		select {
-		case c.ended <- struct{}{}:
-		default:
-		}
+	if t.IsZero() {
+		c.readBy, c.writeBy = lateDeadline{}, lateDeadline{}
+		return c.tcp.SetDeadline(t)
+	}
+	select {
+	case c.ended <- struct{}{}:
+	default:
 	}
 	return c.tcp.SetDeadline(t)
 }

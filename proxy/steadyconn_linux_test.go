@@ -128,7 +128,7 @@ func connPair(t testing.TB, patience time.Duration) (client *net.TCPConn, server
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := (steadyListener{ln, patience}).Accept()
+	s, err := (steadyListener{ln, patience, false}).Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,5 +220,64 @@ func TestSteadyConnIsTransparent(t *testing.T) {
 	}
 	if _, ok := server.(interface{ SetLinger(int) error }); !ok {
 		t.Error("it can't be reset")
+	}
+}
+
+// TestLateDeadlines: a deadline that was moved holds where it was moved to, though
+// the timer may have been left where it was.
+func TestLateDeadlines(t *testing.T) {
+	t.Parallel()
+	const soon, later = 50 * time.Millisecond, 400 * time.Millisecond
+	none := time.Duration(0)
+	for _, tc := range []struct {
+		name string
+		set  []time.Duration // one after the other; none takes the deadline off
+		want time.Duration   // after which a read ends without a byte; none if it doesn't
+	}{
+		{"one", []time.Duration{soon}, soon},
+		{"further away", []time.Duration{soon, later}, later},
+		{"nearer", []time.Duration{time.Hour, soon}, soon},
+		{"away and back", []time.Duration{soon, time.Hour, soon}, soon},
+		{"off", []time.Duration{soon, none}, none},
+		{"off and on", []time.Duration{soon, none, later}, later},
+		{"in the past", []time.Duration{time.Hour, -time.Second}, -time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			client, server := connPair(t, soon) // which a write has once more, for what the kernel took
+			begun := time.Now()
+			for _, d := range tc.set {
+				by := time.Time{}
+				if d != none {
+					by = begun.Add(d)
+				}
+				if err := server.SetReadDeadline(by); err != nil {
+					t.Fatal(err)
+				}
+				if err := server.SetWriteDeadline(by); err != nil {
+					t.Fatal(err)
+				}
+			}
+			read, wrote := make(chan error, 1), make(chan error, 1)
+			go func() { _, err := server.Read(make([]byte, 1)); read <- err }()
+			go func() { _, err := server.Write(make([]byte, 16<<20)); wrote <- err }()
+			if tc.want == none {
+				time.Sleep(later)
+				if _, err := client.Write([]byte("x")); err != nil {
+					t.Fatal(err)
+				}
+				go io.Copy(io.Discard, client)
+			}
+			for what, over := range map[string]chan error{"read": read, "write": wrote} {
+				select {
+				case err := <-over:
+					if after := time.Since(begun); isTimeout(err) != (tc.want != none) || after < tc.want {
+						t.Errorf("the %s ended with %v after %v, want an end after %v", what, err, after, tc.want)
+					}
+				case <-time.After(10 * time.Second):
+					t.Errorf("the %s doesn't end, want an end after %v", what, tc.want)
+				}
+			}
+		})
 	}
 }

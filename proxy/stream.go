@@ -32,6 +32,7 @@ type stream struct {
 	final actors.Cause // how the request ends if all goes well
 	cause actors.Cause // how it has ended
 
+	begun     bool   // WriteTo was called
 	first     []byte // of the body, taken already
 	firstErr  error  // that came with it
 	coming    bodyReader
@@ -46,7 +47,8 @@ type stream struct {
 	run       *prefillRun   // that still runs, or has ended and not been joined
 	toldAt    time.Time     // when its progress was told last
 	beat      time.Duration // of heartbeats; 0 for none
-	writeBy   time.Time     // deadline set on the client for writing
+	failover  failover
+	writeBy   time.Time // deadline set on the client for writing
 }
 
 // SupportsBodyWriteTo has fasthttp use WriteTo, which hands on what lies in the
@@ -65,10 +67,14 @@ func (s *stream) WriteTo(w io.Writer) (n int64, err error) {
 			err = fmt.Errorf("panic: %v", r)
 		}
 	}()
+	s.begun = true
 	if s.fixed {
 		w = s.client
 	}
 	for piece, err := s.first, s.firstErr; ; piece, err = s.next(w) {
+		if s.failover.follows {
+			piece, err = s.follow(w, piece, err)
+		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			s.broke(w, err)
 			return n, err
@@ -201,7 +207,11 @@ func (s *stream) problem(err error) *problem {
 func (s *stream) broke(w io.Writer, err error) {
 	s.cause = causeOf(err, true)
 	told := s.problem(err)
-	if s.sse && !s.leased {
+	if errors.Is(err, errTold) {
+		s.cause = actors.StreamFailed
+		return
+	}
+	if s.sse && !s.leased && !s.failover.adrift {
 		s.cause = s.final
 		return
 	}
@@ -232,8 +242,14 @@ func (s *stream) release(c actors.Cause) {
 // CloseWithError ends the request. fasthttp calls it once: when the answer is
 // written, or can't be.
 func (s *stream) CloseWithError(err error) error {
-	if s.cause == actors.Aborted && err != nil {
-		s.cause = actors.ClientGone // before WriteTo was reached
+	defer func() {
+		if r := recover(); r != nil { // the stream itself is not used again
+			s.p.panicked(s.record.class.String(), r)
+			s.release(actors.Aborted)
+		}
+	}()
+	if s.cause == actors.Aborted && err != nil && !s.begun {
+		s.cause = actors.ClientGone // else it has panicked
 	}
 	whole := s.cause == s.final
 	if whole {
@@ -254,6 +270,7 @@ func (s *stream) CloseWithError(err error) error {
 	s.admission.Release(p.now())
 	p.finished(&s.record)
 	p.guards.Put(s.guard)
+	s.endFailover()
 	*s = stream{}
 	p.streams.Put(s)
 	return nil
@@ -263,17 +280,21 @@ func (s *stream) CloseWithError(err error) error {
 // end of the connection is the end of the body, and a reset that of a broken
 // one. It does so before the handler returns, and has fasthttp close.
 func (s *stream) relayPlain(ctx *fasthttp.RequestCtx, head []byte) {
-	client := s.client
+	client, err := s.client, errors.New("the router panicked")
+	s.begun = true
+	defer func() {
+		if err != nil {
+			resetOnClose(client)
+		}
+		_ = s.CloseWithError(err)
+	}()
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(net.Conn) {})
-	_, err := client.Write(head)
-	if err == nil {
-		_, err = s.WriteTo(client)
+	if _, err = client.Write(head); err != nil {
+		s.cause = actors.ClientGone
+		return
 	}
-	if err != nil {
-		resetOnClose(client)
-	}
-	_ = s.CloseWithError(err)
+	_, err = s.WriteTo(client)
 }
 
 // resetOnClose has the close of a connection look like the failure it is.

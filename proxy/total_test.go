@@ -173,3 +173,51 @@ func TestNoTotalTimeout(t *testing.T) {
 		t.Errorf("a stream of 200 ms that may take a minute: %q", got.Body)
 	}
 }
+
+// TestSoonerDeadlineStays: a retry waits for room until the sooner of the client's
+// deadline and the total timeout, and then the client gets the error there is.
+func TestSoonerDeadlineStays(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name     string
+		total    time.Duration
+		deadline string // of the client, in milliseconds
+	}{
+		{"the client's", time.Minute, "1500"},
+		{"the client's, without a total timeout", 0, "1500"},
+		{"the total timeout", 1500 * time.Millisecond, "60000"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			bad, busy := proxytest.NewWorker(t, proxytest.JSON(503, `"bad"`)), proxytest.NewWorker(t, heldPlain)
+			o := testOptions("round_robin")
+			o.Timeouts.Total = tc.total
+			o.Router.Room = actors.RoomOptions{MaxPerWorker: 1, QueueSize: 10, QueueTimeout: time.Minute, Ageing: time.Minute}
+			r := startRouter(t, o, bad, busy)
+			var places [2]actors.Lease // one at each, of which that at the bad one is given back
+			for i := range places {
+				var err error
+				if places[i], err = r.router.Acquire(&actors.Request{Now: r.now()}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if places[0].URL == busy.URL() {
+				places[0], places[1] = places[1], places[0]
+			}
+			places[0].Release(actors.Completed, r.now())
+			defer func() { places[1].Release(actors.Completed, r.now()) }()
+			c := proxytest.Dial(t, r.addr)
+			if err := c.Post(chatPath, chat("hi", false), jsonType, proxytest.H("x-request-deadline-ms", tc.deadline)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := c.ReadResponse(5 * patience)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantAnswer(t, got, 503, `"bad"`)
+			if n := r.snapshot().Room.Refusals[actors.RefusedDeadline]; n != 1 || bad.Requests() != 1 || busy.Requests() != 0 {
+				t.Errorf("%d refused by their deadline, %d and %d requests at workers, want 1, 1 and none", n, bad.Requests(), busy.Requests())
+			}
+		})
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 
 	"loadstar/proxy"
@@ -18,11 +19,20 @@ type access struct {
 	clientTLS  *tls.Config   // nil for plain HTTP
 	workerTLS  *tls.Config
 	files      []*watchedFiles // to be read again when they change
+	log        *slog.Logger
+}
+
+// warnShort tells of keys that may be guessed.
+func (a *access) warnShort(from string, n int) {
+	a.log.Warn("short keys are no secret for long: guesses are refused, but not slowed down", "from", from, "keys", n, "shorter_than_bytes", keyring.ShortKey)
 }
 
 // openAccess reads all files for the first time. Errors name the flag and the file.
-func openAccess(c config) (access, error) {
-	a := access{workerTLS: &tls.Config{MinVersion: tls.VersionTLS12}}
+func openAccess(c config, log *slog.Logger) (access, error) {
+	a := access{workerTLS: &tls.Config{MinVersion: tls.VersionTLS12}, log: log}
+	if k := c.Access.AdminKey; k != "" && len(k) < keyring.ShortKey {
+		a.warnShort("--admin-api-key", 1)
+	}
 	return a, errors.Join(a.openClientKeys(c.Access), a.openClientTLS(c.TLS), a.openWorkerTLS(c.WorkerTLS))
 }
 
@@ -37,6 +47,9 @@ func (a *access) openClientKeys(c accessConfig) error {
 			return "", err
 		}
 		a.clientKeys.Replace(s)
+		if n := s.Short(); n > 0 {
+			a.warnShort("--client-api-key and --client-api-keys-file", n)
+		}
 		return fmt.Sprintf("%d keys of clients", s.Len()), nil
 	}
 	if c.ClientKeysFile == "" {

@@ -130,6 +130,40 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	}
 }
 
+// Keys that may be guessed are told of, and never quoted.
+func TestShortKeys(t *testing.T) {
+	f := files{t, t.TempDir()}
+	long := strings.Repeat("k", keyring.ShortKey)
+	f.write("keys", []byte("a-long-enough-name:"+long[1:]+"\n"+long+"\nshort-2\n"))
+	for _, tc := range []struct {
+		name string
+		c    accessConfig
+		want []string
+	}{
+		{"none", accessConfig{}, nil},
+		{"long", accessConfig{ClientKeys: []keyring.Key{keyring.KeyOf(long)}, AdminKey: long}, nil},
+		{"short", accessConfig{ClientKeys: []keyring.Key{keyring.KeyOf("short-1")}}, []string{"from=\"--client-api-key and", "keys=1 "}},
+		{"file", accessConfig{ClientKeysFile: f.path("keys")}, []string{"from=\"--client-api-key and", "keys=2 "}},
+		{"admin", accessConfig{AdminKey: long[1:]}, []string{"from=--admin-api-key", "keys=1 "}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out bytes.Buffer
+			if _, err := openAccess(config{Access: tc.c}, slog.New(slog.NewTextHandler(&out, nil))); err != nil {
+				t.Fatal(err)
+			}
+			text := out.String()
+			if got := strings.Count(text, "level=WARN"); got != min(len(tc.want), 1) || strings.Contains(text, "short-") || strings.Contains(text, "kkk") {
+				t.Errorf("logged %q, want a warning: %v, and no key", text, len(tc.want) > 0)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(text, want) {
+					t.Errorf("logged %q, want %s in it", text, want)
+				}
+			}
+		})
+	}
+}
+
 // A file that has changed is read once; one that is faulty is left, with what was
 // read before in use, until it changes again.
 func TestWatchedFiles(t *testing.T) {
@@ -137,7 +171,7 @@ func TestWatchedFiles(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	f.write("keys", []byte("a:one\n"))
-	a, err := openAccess(config{Access: accessConfig{ClientKeysFile: f.path("keys")}})
+	a, err := openAccess(config{Access: accessConfig{ClientKeysFile: f.path("keys")}}, slog.New(slog.DiscardHandler))
 	if err != nil || len(a.files) != 1 {
 		t.Fatalf("%d files, %v, want 1", len(a.files), err)
 	}

@@ -126,6 +126,8 @@ func TestAdmissionOptions(t *testing.T) {
 			s.retries, s.slow, s.wedged, s.share = actors.RetryOptions{}, 2*time.Second, 3*time.Second, 0.25
 		}},
 		{"no budget", "--retry-budget none", func(s *settings) { s.retries.Disabled, s.retries.Ratio = true, 1000 }},
+		{"no budget, as in vllm-router", "--compat", func(s *settings) { s.retries.Disabled, s.retries.Ratio = true, 1000 }},
+		{"vllm-router with a budget", "--compat --retry-budget 0.2", func(s *settings) { s.retries.Ratio = 0.2 }},
 		{"a budget beyond use", "--retry-budget 1000", func(s *settings) { s.retries.Disabled, s.retries.Ratio = true, 1000 }},
 		{"a budget that is almost none", "--retry-budget 999", func(s *settings) { s.retries.Ratio = 999 }},
 	} {

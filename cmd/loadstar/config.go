@@ -28,6 +28,7 @@ type config struct {
 	PD        pdConfig
 	Health    healthConfig
 	Retry     retryConfig
+	Failover  failoverConfig
 	Breaker   breakerConfig
 
 	Containment containmentConfig
@@ -205,6 +206,7 @@ func (c config) check() []error {
 		faults = append(faults, fmt.Errorf("--policy power_of_two needs at least 2 workers and --worker-urls names %d: name more, or choose another policy", n))
 	}
 	faults = append(faults, c.checkPD()...)
+	faults = append(faults, c.checkFailover()...)
 	if all := c.Limits.MaxBodiesBytes; all > 0 && all < c.Limits.MaxBodyBytes {
 		faults = append(faults, fmt.Errorf("--max-bodies-memory (%d) is below --max-payload-size (%d), so the largest bodies would never pass: raise the first or lower the second",
 			all, c.Limits.MaxBodyBytes))

@@ -25,6 +25,7 @@ var defaultConfig = config{
 	Health: healthConfig{
 		Endpoint: "/health", Interval: 10 * time.Second, Timeout: 5 * time.Second, FailureThreshold: 3, SuccessThreshold: 2,
 	},
+	Failover: failoverConfig{Continuations: 1, TextBytes: 256 << 10, MemoryBytes: 128 << 20},
 	Retry: retryConfig{
 		MaxAttempts: 5, InitialBackoff: 50 * time.Millisecond, MaxBackoff: 30 * time.Second, Multiplier: 1.5, Jitter: 0.2,
 		Budget: 0.1, BudgetFloor: 10,
@@ -81,6 +82,15 @@ func TestCheck(t *testing.T) {
 		{"workers in the demo", func(c *config) { c.Demo, c.Workers.URLs = true, []string{"http://a:1"} }, "--worker-urls: demo brings its own workers"},
 		{"equal backoffs", func(c *config) { c.Retry.InitialBackoff = c.Retry.MaxBackoff }, ""},
 		{"backoffs upside down", func(c *config) { c.Retry.InitialBackoff = c.Retry.MaxBackoff + time.Millisecond }, "--retry-max-backoff-ms (30000) is below --retry-initial-backoff-ms (30001)"},
+		{"failover", func(c *config) { c.Failover.Enabled = true }, ""},
+		{"failover in two phases", func(c *config) {
+			c.Failover.Enabled, c.PD.Enabled = true, true
+			c.PD.Prefill, c.PD.Decode = []prefillWorker{{URL: "http://a:80"}}, []string{"http://b:80"}
+		}, "--stream-failover continues streams of one phase"},
+		{"failover with too little memory", func(c *config) {
+			c.Failover = failoverConfig{Enabled: true, Continuations: 1, TextBytes: 2, MemoryBytes: 1}
+		}, "--stream-failover-memory (1) is below --stream-failover-text (2)"},
+		{"memory of failover that is off", func(c *config) { c.Failover.MemoryBytes = 0 }, ""},
 		{"certificate and key", func(c *config) { c.TLS = tlsConfig{"c", "k"} }, ""},
 		{"certificate alone", func(c *config) { c.TLS.CertPath = "c" }, "--tls-cert-path needs --tls-key-path"},
 		{"key alone", func(c *config) { c.TLS.KeyPath = "k" }, "--tls-key-path needs --tls-cert-path"},

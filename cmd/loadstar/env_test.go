@@ -47,6 +47,7 @@ func TestEnvironment(t *testing.T) {
 			nil,
 			func(*config) {},
 		},
+		{"compatible", map[string]string{"LOADSTAR_COMPAT": "true"}, nil, func(c *config) { c.Compat, c.Retry.Budget = true, noBudget }},
 		{"limits", map[string]string{"LOADSTAR_MAX_CONCURRENT_REQUESTS": "3", "LOADSTAR_RETRY_BUDGET": "none"}, nil, func(c *config) {
 			c.Admission.MaxConcurrent, c.Retry.Budget = 3, noBudget
 		}},

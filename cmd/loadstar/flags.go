@@ -32,6 +32,8 @@ type option struct {
 	from     origin
 	differs  string // how it differs from vllm-router's flag of that name; empty if not at all
 
+	presume func() string // gives the default where it goes by an option that was read before; nil else
+
 	// Exactly one of these is set. Each takes what was typed and returns what is
 	// wrong with it, without the flag's name.
 	one  func(value string) error
@@ -50,7 +52,7 @@ func options(c *config) []*option {
 	var all []*option
 	for _, group := range [][]*option{
 		listenOptions(c), accessOptions(&c.Access), httpOptions(c), workerOptions(&c.Workers), workerTLSOptions(&c.WorkerTLS), policyOptions(&c.Policy),
-		healthOptions(&c.Health), retryOptions(&c.Retry), breakerOptions(&c.Breaker), containmentOptions(&c.Containment),
+		healthOptions(&c.Health), retryOptions(c), failoverOptions(&c.Failover), breakerOptions(&c.Breaker), containmentOptions(&c.Containment),
 		timeoutOptions(&c.Timeouts), clientOptions(&c.Timeouts), pdOptions(c), limitOptions(&c.Limits), admissionOptions(&c.Admission),
 		metricsOptions(&c.Metrics), loggingOptions(&c.Logging), shutdownOptions(&c.Shutdown),
 	} {
@@ -63,7 +65,7 @@ func options(c *config) []*option {
 // it, on the command line or else in the environment. A value that is wrong
 // leaves the default in place.
 func (o *option) read(env environment) []error {
-	if o.def != "" {
+	if o.def != "" || o.presume != nil {
 		if faults := o.take("the default of --"+o.name, o.defaults()); len(faults) > 0 {
 			return faults
 		}
@@ -76,10 +78,14 @@ func (o *option) read(env environment) []error {
 }
 
 func (o *option) defaults() []string {
-	if o.many != nil {
+	switch {
+	case o.presume != nil:
+		return []string{o.presume()}
+	case o.many != nil:
 		return strings.Fields(o.def)
+	default:
+		return []string{o.def}
 	}
-	return []string{o.def}
 }
 
 // source says where the option's value comes from, and gives it.

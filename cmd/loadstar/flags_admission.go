@@ -53,7 +53,7 @@ func queueOptions(a *admissionConfig) []*option {
 	return []*option{
 		{
 			name: "queue-size", arg: "N", category: category, def: "100",
-			usage:   "let at most N requests wait for the limits above; 0 has none wait",
+			usage:   "let at most N requests wait for the limits above, and have those of the lowest class and the heaviest tenant give way when more come; 0 has none wait",
 			differs: "does not bound how many wait there; at most 65536 here",
 			one:     readWhole(&a.QueueSize, 0, maxQueueSize),
 		},

@@ -69,7 +69,7 @@ func httpOptions(c *config) []*option {
 		{
 			name: "compat", category: category, from: ours,
 			usage: "do as vllm-router does where this router is deliberately stricter: " +
-				"administration from anywhere without a key, success for unknown and repeated workers, errors as plain text",
+				"administration from anywhere without a key, success for unknown and repeated workers, errors as plain text, no budget for retries",
 			one: readSwitch(&c.Compat),
 		},
 	}
@@ -96,7 +96,7 @@ func limitOptions(l *limitsConfig) []*option {
 		},
 		{
 			name: "max-connections", arg: "N", category: category, def: "65536", from: ours,
-			usage: "keep at most N connections of clients open",
+			usage: "keep at most N connections of clients open; those above are answered with 503, or over TLS closed",
 			one:   readWhole(&l.MaxConnections, 1, 1<<24),
 		},
 	}

@@ -140,9 +140,11 @@ func healthOptions(h *healthConfig) []*option {
 	}
 }
 
-// retryOptions is how a failed attempt is repeated.
-func retryOptions(r *retryConfig) []*option {
-	const category = "retries"
+// retryOptions is how a failed attempt is repeated. --compat has been read before:
+// vllm-router bounds the attempts of a request and not those of all.
+func retryOptions(c *config) []*option {
+	const category, budget = "retries", "0.1"
+	r := &c.Retry
 	return []*option{
 		{
 			name: "retry-max-retries", arg: "N", category: category, def: "5",
@@ -175,7 +177,13 @@ func retryOptions(r *retryConfig) []*option {
 			one:   readSwitch(&r.Disabled),
 		},
 		{
-			name: "retry-budget", arg: "SHARE", category: category, def: "0.1", from: ours,
+			name: "retry-budget", arg: "SHARE", category: category, implied: budget + ", none with --compat", from: ours,
+			presume: func() string {
+				if c.Compat {
+					return "none"
+				}
+				return budget
+			},
 			usage: "make at most SHARE retries for each request that is sent, 0.1 being one for ten, beside those of --retry-budget-floor; none or 1000 does not bound them",
 			one:   orNone(strconv.Itoa(noBudget), readDecimal(&r.Budget, 0, noBudget)),
 		},

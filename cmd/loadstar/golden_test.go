@@ -140,7 +140,11 @@ func TestOwnFlags(t *testing.T) {
 			c.Access.AdminKey, c.Access.AdminListen = "ak", listenConfig{"10.0.0.1", 9000}
 		}},
 		{"allowed hosts", "--allowed-worker-hosts a,*.b 10.0.0.0/8", func(c *config) { c.Access.WorkerHosts = hosts(t, "a", "*.b", "10.0.0.0/8") }},
-		{"compatible", "--compat --x-forwarded-headers", func(c *config) { c.Compat, c.HTTP.ForwardedHeaders = true, true }},
+		{"compatible", "--compat --x-forwarded-headers", func(c *config) {
+			c.Compat, c.HTTP.ForwardedHeaders, c.Retry.Budget = true, true, noBudget
+		}},
+		{"compatible, with a budget of its own", "--retry-budget 0.3 --compat", func(c *config) { c.Compat, c.Retry.Budget = true, 0.3 }},
+		{"not compatible after all", "--compat=false", func(*config) {}},
 		{"limits", "--max-header-bytes 65536 --max-connections 10", func(c *config) { c.Limits.MaxHeaderBytes, c.Limits.MaxConnections = 65536, 10 }},
 		{"timeouts towards workers", "--connect-timeout-secs 1.5 --first-byte-timeout-secs 30 --idle-timeout-secs none --pool-idle-timeout-secs 4", func(c *config) {
 			c.Timeouts.Connect, c.Timeouts.FirstByte, c.Timeouts.Idle, c.Timeouts.PoolIdle = 1500*time.Millisecond, 30*time.Second, 0, 4*time.Second

@@ -77,7 +77,7 @@ func TestReferencePDCommandLines(t *testing.T) {
 		}},
 		{"workers of whole requests, ignored as there", "--compat --vllm-pd-disaggregation --worker-urls http://w:1 --prefill http://p:1 --decode http://d:1", func(c *config) {
 			phases(c, []prefillWorker{{"http://p:1", 0}}, "http://d:1")
-			c.Compat, c.Workers.URLs = true, []string{"http://w:1"}
+			c.Compat, c.Workers.URLs, c.Retry.Budget = true, []string{"http://w:1"}, noBudget
 		}},
 		{"demo", "demo --vllm-pd-disaggregation --policy power_of_two", func(c *config) {
 			phases(c, nil)

@@ -134,7 +134,7 @@ func TestReadmeMetrics(t *testing.T) {
 		}
 	}))
 	defer worker.Close()
-	_, out := start(t, `"listening"`, "--port", "0", "--prometheus-port", "0", "--log-format", "json", "--worker-urls", worker.URL,
+	_, out := start(t, `"listening"`, "--port", "0", "--prometheus-port", "0", "--log-format", "json", "--worker-urls", worker.URL, "--stream-failover",
 		"--retry-max-retries", "2", "--retry-initial-backoff-ms", "1", "--cb-failure-threshold", "2")
 	addr := listening(t, out)
 	waitReady(t, addr)

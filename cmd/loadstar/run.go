@@ -31,7 +31,7 @@ func route(ctx context.Context, c config) error {
 // serve runs the router. ready, if there is one, is called with the address once
 // clients are served.
 func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)) error {
-	a, err := openAccess(c)
+	a, err := openAccess(c, log)
 	if err != nil {
 		return err
 	}
@@ -210,6 +210,7 @@ func proxyOptions(c config, log *slog.Logger) proxy.Options {
 	o.Router.Retries = actors.RetryOptions{Disabled: c.Retry.Budget >= noBudget, Ratio: c.Retry.Budget, Floor: float64(c.Retry.BudgetFloor)}
 	o.Router.SlowStart, o.Router.WedgedAfter = c.Containment.SlowStart, c.Containment.WedgedAfter
 	putAdmission(&o, c.Admission)
+	putFailover(&o, c.Failover)
 	o.Router.MaxWorkers, o.Router.TreeBytes = maxWorkers, int(c.Policy.MaxTreeBytes)
 	for r := range o.Router.Policy {
 		o.Router.Policy[r] = c.policyFor(actors.Role(r))

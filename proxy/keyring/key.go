@@ -19,6 +19,10 @@ const (
 	maxTenant = 64      // bytes
 )
 
+// ShortKey is the number of bytes below which a key may be guessed by asking: what
+// stands against that is a key's length alone.
+const ShortKey = 16
+
 // digest is the SHA-256 of a key in four words. Digests are compared in place of
 // keys, which makes the time depend neither on a key's length nor on its bytes.
 type digest [4]uint64
@@ -36,10 +40,15 @@ func digestOf(key []byte) (d digest) {
 type Key struct {
 	Tenant string // what its holder is called in logs; "" if it was not named
 	digest digest
+	short  bool // it has fewer than ShortKey bytes
 }
 
 // KeyOf is an unnamed key with this text.
-func KeyOf(text string) Key { return Key{digest: digestOf([]byte(text))} }
+func KeyOf(text string) Key { return newKey("", []byte(text)) }
+
+func newKey(tenant string, text []byte) Key {
+	return Key{tenant, digestOf(text), len(text) < ShortKey}
+}
 
 // ParseKey reads a key, which a name and a colon may precede: the first colon ends
 // the name, so a key that holds one needs a name. Errors say what is wrong and
@@ -64,7 +73,7 @@ func ParseKey(text []byte) (Key, error) {
 			return Key{}, errors.New("the key holds a space or another character that a bearer key cannot have")
 		}
 	}
-	return Key{Tenant: string(name), digest: digestOf(key)}, nil
+	return newKey(string(name), key), nil
 }
 
 func isName(s []byte) bool {

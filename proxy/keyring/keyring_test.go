@@ -83,7 +83,7 @@ func TestSet(t *testing.T) {
 	}
 	var many []Key
 	for i := range MaxKeys + 1 {
-		many = append(many, Key{fmt.Sprint(i), digestOf(fmt.Append(nil, "key-", i))})
+		many = append(many, newKey(fmt.Sprint(i), fmt.Append(nil, "key-", i)))
 	}
 	if _, err := NewSet(many...); err == nil {
 		t.Errorf("%d keys are taken, want an error", len(many))
@@ -107,7 +107,7 @@ func TestSet(t *testing.T) {
 		for _, bit := range []uint64{1, 1 << 31, 1 << 63} {
 			d := digestOf([]byte("x"))
 			d[word] ^= bit
-			if tenant, ok := (&Set{[]digest{d}, []string{"near"}}).Find([]byte("x")); ok {
+			if tenant, ok := (&Set{[]digest{d}, []string{"near"}, 0}).Find([]byte("x")); ok {
 				t.Errorf("a digest that differs in word %d by %x is that of %q", word, bit, tenant)
 			}
 		}

@@ -6,6 +6,7 @@ import "fmt"
 type Set struct {
 	digests []digest
 	tenants []string // in the order of digests
+	short   int
 }
 
 // NewSet makes a set of keys. One that is there twice counts once, with its first
@@ -20,6 +21,9 @@ func NewSet(keys ...Key) (*Set, error) {
 		known[k.digest] = true
 		s.digests = append(s.digests, k.digest)
 		s.tenants = append(s.tenants, k.Tenant)
+		if k.short {
+			s.short++
+		}
 	}
 	if len(s.digests) > MaxKeys {
 		return nil, fmt.Errorf("%d keys are more than the %d that are taken", len(s.digests), MaxKeys)
@@ -29,6 +33,9 @@ func NewSet(keys ...Key) (*Set, error) {
 
 // Len is the number of keys.
 func (s *Set) Len() int { return len(s.digests) }
+
+// Short is the number of keys that have fewer than ShortKey bytes.
+func (s *Set) Short() int { return s.short }
 
 // Find reports whether key is in the set, and whose it is. All of the set is looked
 // at whatever is found, without a branch on it.

@@ -1,6 +1,9 @@
 package pd
 
-import "loadstar/proxy/rawjson"
+import (
+	"loadstar/proxy/rawjson"
+	"loadstar/proxy/sse"
+)
 
 // maxEvent is the size in bytes from which on an event passes as it is.
 const maxEvent = 8 << 20
@@ -13,7 +16,7 @@ type Events struct {
 	known   bool // the prefill worker's reply is
 	waiting bool // for it: held begins with an event that needs it
 	passing bool // the present event is too large and is passed on as it comes
-	lines   lines
+	lines   sse.Lines
 	held    []byte // of the stream, not passed on yet
 	out     []byte
 }
@@ -60,7 +63,7 @@ func (e *Events) Rewrite(piece []byte) []byte {
 	copied := 0 // what of piece is in out
 	begin := 0  // where the present event begins
 	for i := 0; ; begin = i {
-		n := e.lines.eventEnd(piece[i:])
+		n := e.lines.EventEnd(piece[i:])
 		if n < 0 {
 			break
 		}
@@ -118,7 +121,7 @@ func (e *Events) Close() []byte {
 
 // needsReply reports whether an event has a usage to put right.
 func (r rule) needsReply(event []byte) bool {
-	start, end, ok := dataLine(event)
+	start, end, ok := sse.DataLine(event)
 	if !ok {
 		return false
 	}
@@ -129,7 +132,7 @@ func (r rule) needsReply(event []byte) bool {
 
 // appendEvent appends an event, put right.
 func (r rule) appendEvent(dst, event []byte) []byte {
-	start, end, ok := dataLine(event)
+	start, end, ok := sse.DataLine(event)
 	if !ok || !r.mayChange(event[start:end]) {
 		return append(dst, event...)
 	}

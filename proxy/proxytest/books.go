@@ -96,6 +96,22 @@ func (b *books) trim() {
 	}
 }
 
+// forgetEnded drops the records of requests out of flight whose bodies are
+// accounted for. The caller holds mu.
+func (b *books) forgetEnded() {
+	kept := b.seen[:0]
+	for _, x := range b.seen {
+		if x.outcome == InFlight || !x.bodyOver {
+			kept = append(kept, x)
+			continue
+		}
+		b.bytes -= len(x.body)
+		x.dropped = true
+	}
+	clear(b.seen[len(kept):])
+	b.seen = kept
+}
+
 // bodyKept accounts for the body of x, which has just been set. The caller holds mu.
 func (b *books) bodyKept(x *Exchange) {
 	if !x.health && !x.dropped {

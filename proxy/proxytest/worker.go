@@ -1,6 +1,7 @@
 package proxytest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -48,10 +49,7 @@ func NewWorker(t testing.TB, script Script) *Worker {
 // another was stopped there.
 func NewWorkerAt(t testing.TB, addr string, script Script) *Worker {
 	t.Helper()
-	// Multipath TCP, Go's default, answers TCP_INFO differently.
-	var lc net.ListenConfig
-	lc.SetMultipathTCP(false)
-	l, err := lc.Listen(t.Context(), "tcp", addr)
+	l, err := listen(addr)
 	if err != nil {
 		t.Fatalf("worker cannot listen: %v", err)
 	}
@@ -63,6 +61,13 @@ func NewWorkerAt(t testing.TB, addr string, script Script) *Worker {
 	go w.accept(l)
 	t.Cleanup(w.finish)
 	return w
+}
+
+func listen(addr string) (net.Listener, error) {
+	// Multipath TCP, Go's default, answers TCP_INFO differently.
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(false)
+	return lc.Listen(context.Background(), "tcp", addr)
 }
 
 // URL is the worker's address with its scheme, without a slash at the end.
@@ -106,6 +111,24 @@ func (w *Worker) Stop() {
 	if l != nil {
 		l.Close()
 	}
+}
+
+// Resume listens again where Stop or Kill has ended it, which fails if another
+// has taken the port meanwhile. See Reserve.
+func (w *Worker) Resume() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.listener != nil {
+		return nil
+	}
+	l, err := listen(w.addr)
+	if err != nil {
+		return err
+	}
+	w.listener = l
+	w.tasks.Add(1)
+	go w.accept(l)
+	return nil
 }
 
 // Kill closes the listener and resets every connection, as a crash does.
@@ -216,6 +239,14 @@ func (w *Worker) Seen() []*Exchange {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]*Exchange(nil), w.seen...)
+}
+
+// Forget drops the records of the requests that are over, which Seen has no more
+// of then, so that a long test does not grow.
+func (w *Worker) Forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forgetEnded()
 }
 
 // Requests counts the requests whose heads have arrived, without health checks:

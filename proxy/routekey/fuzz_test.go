@@ -14,6 +14,7 @@ func FuzzScan(f *testing.F) {
 	for _, b := range oddBodies() {
 		f.Add(b)
 	}
+	f.Add([]byte(`{"\messages":[1],"\u\\prompt":2,"p\u0072ompt":"\x"}`))
 	f.Add(tinyBody())
 	f.Add(toolsBody()[:3000])
 	f.Add(escapedBody(300))

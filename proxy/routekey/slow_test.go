@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"math/big"
+	"regexp"
 	"strings"
 )
 
@@ -109,6 +110,10 @@ func slowValue(s string) int {
 	return -1
 }
 
+// oddEscape is an escape; its second part is the character of one that JSON doesn't
+// have, which stands for itself.
+var oddEscape = regexp.MustCompile(`(?s)(\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|\\(.)`)
+
 // slowValues is the raw values by name, the last of each, for the names that
 // matter. Names are resolved by encoding/json.
 func slowValues(b []byte) (map[string]string, bool) {
@@ -120,7 +125,10 @@ func slowValues(b []byte) (map[string]string, bool) {
 	for i, raw := range names {
 		var name string
 		if json.Unmarshal([]byte(`"`+raw+`"`), &name) != nil {
-			continue // a name that is not a JSON string is none of ours
+			raw = oddEscape.ReplaceAllString(raw, "$1$2")
+			if json.Unmarshal([]byte(`"`+raw+`"`), &name) != nil {
+				continue // a name that is not a JSON string is none of ours
+			}
 		}
 		m[name] = vals[i]
 	}

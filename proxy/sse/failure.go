@@ -2,11 +2,11 @@ package sse
 
 import "bytes"
 
-// failure reports whether JSON that begins like this is an error, as told by its
+// Failure reports whether JSON that begins like this is an error, as told by its
 // first member: {"error": an object or some text, {"object":"error",
 // {"type":"error" or {"type":"response.failed". An "error" that is null or empty
 // is none.
-func failure(json []byte) bool {
+func Failure(json []byte) bool {
 	if len(json) == 0 || json[0] != '{' {
 		return false
 	}

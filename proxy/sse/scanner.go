@@ -78,7 +78,7 @@ func (s *Scanner) judge(head []byte) {
 			rest = rest[1:]
 		}
 		s.finished = string(rest) == endMark
-		s.failed = s.failed || failure(rest)
+		s.failed = s.failed || Failure(rest)
 		return
 	}
 	if rest, ok := bytes.CutPrefix(head, []byte("event:")); ok {

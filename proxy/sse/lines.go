@@ -1,18 +1,18 @@
-package pd
+package sse
 
 import "bytes"
 
-// lines follows a stream of server-sent events over any cuts and finds where
+// Lines follows a stream of server-sent events over any cuts and finds where
 // events end. Its zero value stands at the start of a stream.
-type lines struct {
+type Lines struct {
 	inLine  bool // the line at hand is not empty
 	afterCR bool // a line feed that follows ends no line of its own
 	between bool // that carriage return has ended an event
 }
 
-// eventEnd is the index after the first empty line in p, up to which it moves,
+// EventEnd is the index after the first empty line in p, up to which it moves,
 // or -1 if there is none, and it moves past p.
-func (l *lines) eventEnd(p []byte) int {
+func (l *Lines) EventEnd(p []byte) int {
 	for i := 0; i < len(p); i++ {
 		if l.inLine {
 			n := lineEnd(p[i:])
@@ -60,10 +60,10 @@ func lineEnd(p []byte) int {
 	return -1
 }
 
-// dataLine is where the value of the only data line of an event stands. It
+// DataLine is where the value of the only data line of an event stands. It
 // reports false if there is none, or several: an object over several lines is
 // more than any engine sends.
-func dataLine(event []byte) (start, end int, ok bool) {
+func DataLine(event []byte) (start, end int, ok bool) {
 	for i := 0; i < len(event); i++ {
 		n := lineEnd(event[i:])
 		if n < 0 {
