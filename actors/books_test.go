@@ -91,7 +91,7 @@ func (b *books) end(l *bookedLease, c Cause, unjudged bool) {
 	if c.answered() {
 		b.sign(l)
 	}
-	if !unjudged && !(c == UpstreamTimeout && l.member.wedged) {
+	if !unjudged && (c != UpstreamTimeout || !l.member.wedged) {
 		b.learn(l, c)
 	}
 	b.vacate(l.url)

@@ -8,7 +8,8 @@ package actors
 // tenant who has the most waiting; among equals the one that came last. It gives
 // way to a higher rank, and to an equal one of a tenant who will have fewer
 // waiting than its own still has. So two tenants never push each other out in
-// turn: each exchange makes their numbers more alike.
+// turn: each exchange makes their numbers more alike. Whoever is admitted already,
+// and so has had a worker, gives way to nobody.
 //
 // A rank is a class with what it has risen by waiting. That is the request's at
 // the front of its lane alone: it is near its turn, those behind it are not. Were
@@ -38,6 +39,9 @@ func (q *queue) outranked(r *Request, now int64) *waiter {
 		}
 		if w.seq == first[l.class] {
 			k = max(k, q.risen(l.class, q.turns[l.class], now))
+		}
+		if w.admitted {
+			continue
 		}
 		if least == nil || k < rank || k == rank && (n > most || n == most && w.seq > least.seq) {
 			least, rank, most = w, k, n

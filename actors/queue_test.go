@@ -225,7 +225,7 @@ func (p *plainQueue) waiting(has func(plainWait) bool) int {
 
 func (p *plainQueue) come(l plainLane, seq uint64, tk ticket, now int64) {
 	if p.waiting(func(w plainWait) bool { return w.lane.tenant == l.tenant }) == 0 {
-		p.served[l.tenant] = max(p.served[l.tenant], p.most)
+		p.served[l.tenant] = max(p.served[l.tenant], p.most+1)
 	}
 	if p.waiting(func(w plainWait) bool { return w.lane == l }) == 0 {
 		p.turns[l] = now
@@ -276,6 +276,9 @@ func (p *plainQueue) outranked(class uint8, tenant uint64, now int64) int {
 			k = max(k, risen(w.lane.class, p.class[w.lane.class]))
 		}
 		lanes[w.lane], classes[w.lane.class] = true, true
+		if w.lane.need.admitted {
+			continue
+		}
 		if best < 0 || k < rank || k == rank && of(w.lane.tenant) >= of(p.waits[best].lane.tenant) {
 			best, rank = i, k
 		}

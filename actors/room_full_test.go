@@ -287,3 +287,44 @@ func BenchmarkOutranked(b *testing.B) {
 		})
 	}
 }
+
+// TestQueueOneShotTenants: a tenant who comes again and again waits no longer beside
+// tenants who come once, without end, than it would in one line with them.
+func TestQueueOneShotTenants(t *testing.T) {
+	q := newQueue()
+	q.ageing = 1 << 40 // nothing ages
+	const steady, others = 1, 14
+	next, now := uint64(100), int64(0)
+	oneShot := func() {
+		next++
+		q.come(0, next, need{}, now)
+	}
+	for range others {
+		oneShot()
+	}
+	for range 50 {
+		now++
+		mine := q.seq + 1
+		q.come(0, steady, need{}, now)
+		for turns := 1; q.take(t, now) != mine; turns++ {
+			if turns > others {
+				t.Fatalf("the tenant that comes again waits for more than the %d who were there", others)
+			}
+			now++
+			oneShot()
+		}
+	}
+}
+
+// TestAdmittedGivesWayToNobody: what has had a worker isn't pushed out.
+func TestAdmittedGivesWayToNobody(t *testing.T) {
+	q := newQueue()
+	q.come(0, 1, need{admitted: true}, 0)
+	if w := q.outranked(&Request{Class: 7}, 1); w != nil {
+		t.Errorf("number %d gives way, want nobody", w.seq)
+	}
+	q.come(3, 1, need{}, 1)
+	if w := q.outranked(&Request{Class: 7}, 1); w == nil || w.seq != 2 {
+		t.Errorf("%v gives way, want number 2", w)
+	}
+}

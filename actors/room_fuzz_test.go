@@ -256,6 +256,9 @@ func (b *roomBooks) outranked(q *Request, waiting []*bookedRequest) (least *book
 		if first(x.q.Class, x) {
 			k = max(k, risen(x.q.Class, queue.turns[x.q.Class]))
 		}
+		if w.admitted {
+			continue
+		}
 		if least == nil || k < rank || k == rank && of(x.q.Tenant) >= of(least.q.Tenant) {
 			least, rank = x, k
 		}

@@ -6,7 +6,8 @@ const maxTenants = 256
 
 // tenants are those who share what there is. Whoever was served least is next. A
 // tenant who comes after a pause has no claim on what was served meanwhile: it
-// starts at the figure of whoever was served last.
+// starts as one that has just been served, so that those who come again wait no
+// longer than an endless row of those who come once.
 type tenants struct {
 	all    []tenant
 	byHash map[uint64]int
@@ -33,7 +34,7 @@ func (t *tenants) join(hash uint64) int {
 	i := t.place(hash)
 	x := &t.all[i]
 	if x.waiting == 0 {
-		x.served = max(x.served, t.served)
+		x.served = max(x.served, t.served+1)
 	}
 	x.waiting++
 	return i

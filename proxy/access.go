@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"strings"
 
-	"loadstar/actors/policy"
 	"loadstar/proxy/httphead"
 	"loadstar/proxy/keyring"
 
@@ -121,7 +120,7 @@ func (x *exchange) barredClient() *problem {
 	}
 	x.record.tenant = tenant
 	if tenant != "" {
-		x.query.Tenant = policy.Hash(tenant)
+		x.query.Tenant = x.p.tenant(byKey, tenant)
 	}
 	return nil
 }

@@ -23,6 +23,8 @@ type failover struct {
 var (
 	errTold        = errors.New("the worker's stream has told of its failure")
 	errNotAnswered = errors.New("no worker goes on with the stream")
+
+	errUnchangeable = errors.New("the worker that goes on with the stream sends an event longer than may be held")
 )
 
 // endFailover gives the exchange back, and counts a stream that has broken off
@@ -53,6 +55,9 @@ func (s *stream) follow(w io.Writer, piece []byte, err error) ([]byte, error) {
 	f := &s.failover.from.spare.follower
 	out, state := f.Feed(piece)
 	switch {
+	case state == continuation.Unfit && s.record.parts > 0:
+		s.failover.follows = false
+		return nil, s.pass(w, out, errUnchangeable)
 	case state == continuation.Unfit:
 		s.unfollow(f.Refusal())
 		return out, err

@@ -355,3 +355,56 @@ func TestFailoverTotalTimeout(t *testing.T) {
 	p.wantIdle(2)
 	p.wantRefused(continuation.Overdue)
 }
+
+// TestFailoverKeepsItsID: what goes on with a stream can't show the client an id of
+// its own, by no event that is too long to be changed or can't be read.
+func TestFailoverKeepsItsID(t *testing.T) {
+	t.Parallel()
+	const event = `{"id":"%s","choices":[{"index":0,"delta":{"content":"%s"}}]}`
+	for _, tc := range []struct {
+		name, odd string
+		clean     bool
+	}{
+		{"too long", "data: " + fmt.Sprintf(event, "two", strings.Repeat("x", 10_000)) + "\n\n", false},
+		{"over two lines", "data: {\"id\":\"two\",\ndata: \"choices\":[]}\n\n", true},
+		{"no JSON", "data: {\"id\":\"two\"\n\n", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			script := func(x *proxytest.Exchange) {
+				x.SSEHead()
+				if !strings.Contains(string(x.Body()), "continue_final_message") {
+					x.Event(fmt.Sprintf(event, "one", "a"))
+					x.Hold()
+					x.Reset()
+					return
+				}
+				x.Event(fmt.Sprintf(event, "two", "b"))
+				x.Chunk(tc.odd)
+				x.Event(fmt.Sprintf(event, "two", "c"))
+				x.Event(`{"id":"two","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`)
+				x.Done()
+				x.EndChunks()
+			}
+			a, b := proxytest.NewWorker(t, script), proxytest.NewWorker(t, script)
+			o := failingOver()
+			o.Failover.TextBytes = 1000
+			r := startRouter(t, o, a, b)
+			c := r.post(failoverRequest(chatPath, ""))
+			if _, err := c.ReadEvent(patience); err != nil {
+				t.Fatal(err)
+			}
+			a.Release()
+			b.Release()
+			got, _ := c.ReadResponse(patience)
+			if got == nil || got.Clean != tc.clean || strings.Contains(string(got.Body), "two") || !strings.Contains(string(got.Body), `"content":"b"`) {
+				t.Fatalf("answer %v, want all of it to be of one", got)
+			}
+			if ends := strings.Count(string(got.Body), "[DONE]") + strings.Count(string(got.Body), `"error"`); ends != 1 {
+				t.Errorf("%d ends, want 1: %q", ends, got.Body)
+			}
+			r.waitLoad(a, 0)
+			r.waitLoad(b, 0)
+		})
+	}
+}

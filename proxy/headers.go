@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"loadstar/actors"
-	"loadstar/actors/policy"
 	"loadstar/proxy/httphead"
 )
 
@@ -132,7 +131,7 @@ func (x *exchange) noteClaim(l *httphead.Lines) {
 			q.Class = v[0] - '0'
 		}
 	case o.TenantHeader != "" && httphead.Is(l.Name, o.TenantHeader):
-		q.Tenant = policy.Hash(string(l.Value))
+		q.Tenant = x.p.tenant(byHeader, string(l.Value))
 	case httphead.Is(l.Name, "x-request-deadline-ms"):
 		if ms, err := strconv.ParseUint(string(l.Value), 10, 32); err == nil {
 			q.Deadline = x.p.now() + int64(ms)*int64(time.Millisecond)

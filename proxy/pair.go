@@ -282,13 +282,16 @@ func (x *exchange) tryDecode() (again bool, err error) {
 func (x *exchange) decodeAt(lease actors.Lease) (again bool, err error) {
 	p, s, pool := x.p, &x.split, poolOf(&lease)
 	cause, reuse := actors.Aborted, false
+	var failed error // of the prefill
 	defer func() {
 		if x.moved {
 			return // to the stream, with the lease, the link and the prefill that runs
 		}
 		s.stopPrefill()
 		x.link.settle(pool, reuse)
-		x.record.cause = cause
+		if x.record.cause = cause; failed != nil {
+			x.record.cause = causeOfPrefill(failed)
+		}
 		x.release(&lease, cause, again)
 	}()
 	x.granted(&lease)
@@ -322,7 +325,7 @@ func (x *exchange) decodeAt(lease actors.Lease) (again bool, err error) {
 	if err == nil {
 		return false, nil
 	}
-	if failed := s.prefillFailure(); failed != nil {
+	if failed = s.prefillFailure(); failed != nil {
 		// It took the decode request down with it, which may have been under way.
 		run, before := s.run, s.failed
 		s.stopPrefill()

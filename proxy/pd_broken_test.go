@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"testing"
 
 	"loadstar/actors"
@@ -101,5 +102,31 @@ func TestBesideDecodeEndsFirst(t *testing.T) {
 			}
 			b.r.waitIdle()
 		})
+	}
+}
+
+// TestBesideOutcomes: a request that its prefill fails is counted for what the
+// prefill worker did, whole or as a stream.
+func TestBesideOutcomes(t *testing.T) {
+	t.Parallel()
+	for _, streamed := range []bool{false, true} {
+		for _, tt := range []struct {
+			status int
+			want   actors.Cause
+		}{{500, actors.ServerError}, {400, actors.ClientError}, {503, actors.Busy}} {
+			t.Run(fmt.Sprint(tt.status, ", stream: ", streamed), func(t *testing.T) {
+				t.Parallel()
+				b := besideConnectors["push"](t, noRetries())
+				b.p.SetScript(held(reply(tt.status, "{}")))
+				b.d.SetScript(controlCalls(proxytest.Silent))
+				c, p, _ := b.begin(t, streamed)
+				p.Release()
+				if got := finish(t, c); got.Status < 400 {
+					t.Errorf("answer %d %s, want an error", got.Status, got.Body)
+				}
+				b.r.waitIdle()
+				b.r.eventually("its outcome", func() bool { return b.r.metrics.outcomes[tt.want.String()].Get() == 1 })
+			})
+		}
 	}
 }

@@ -5,6 +5,7 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"hash/maphash"
 	"log/slog"
 	"sync"
 	"time"
@@ -125,6 +126,7 @@ type Proxy struct {
 	bodies     bodyMemory    // for requests' bodies
 	spares     bodyMemory    // for streams that may be continued
 	needsKey   bool          // some policy reads the routing key
+	seed       maphash.Seed  // of tenants' names
 
 	exchanges sync.Pool // of *exchange
 	streams   sync.Pool // of *stream
@@ -134,7 +136,7 @@ type Proxy struct {
 // New starts a proxy without workers. Call Close to end it. The error is one of
 // configuration.
 func New(o Options) (*Proxy, error) {
-	p := &Proxy{opts: o, log: o.Log, start: time.Now(), draining: make(chan struct{}), handedOver: make(chan struct{})}
+	p := &Proxy{opts: o, log: o.Log, start: time.Now(), seed: maphash.MakeSeed(), draining: make(chan struct{}), handedOver: make(chan struct{})}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}

@@ -11,33 +11,32 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// keptBody is the largest body buffer that stays with its exchange. Larger ones go
-// to pools that are emptied when memory is collected: a few big uploads must not
-// stay in it.
+// keptBody is the largest body buffer that stays with its exchange: a few big
+// uploads must not stay in memory.
 const keptBody = 64 << 10
 
-// bodySizes are the capacities in bytes that buffers grow to: at once to what one
-// unit of bodyMemory covers, then to twice what has arrived.
-var bodySizes = [...]int{keptBody, bodyUnit, 2 << 20, 4 << 20, 8 << 20, 16 << 20, 32 << 20}
-
-// bodyPools hold unused buffers, as *[]byte, of the size of the same index.
-var bodyPools [len(bodySizes)]sync.Pool
+// bodyPool holds unused buffers of bodyUnit, as *[]byte. Larger ones are not kept:
+// what lies here is beyond any budget.
+var bodyPool sync.Pool
 
 // largerBody is the capacity that a body buffer of size bytes grows to, at most
-// limit.
+// limit: at once to what one unit of bodyMemory covers, then to twice what has
+// arrived.
 func largerBody(size, limit int) int {
-	for _, larger := range bodySizes {
-		if larger > size {
-			return min(larger, limit)
-		}
+	larger := 2 * size
+	switch {
+	case size < keptBody:
+		larger = keptBody
+	case size < bodyUnit:
+		larger = bodyUnit
 	}
-	return min(2*size, limit)
+	return min(larger, limit)
 }
 
 // bodyBuffer returns an empty buffer of size bytes.
 func bodyBuffer(size int) []byte {
-	if i := slices.Index(bodySizes[:], size); i >= 0 {
-		if b, ok := bodyPools[i].Get().(*[]byte); ok {
+	if size == bodyUnit {
+		if b, ok := bodyPool.Get().(*[]byte); ok {
 			return *b
 		}
 	}
@@ -50,9 +49,9 @@ func reuseBody(b []byte) []byte {
 	if cap(b) <= keptBody {
 		return b[:0]
 	}
-	if i := slices.Index(bodySizes[:], cap(b)); i >= 0 {
+	if cap(b) == bodyUnit {
 		b = b[:0]
-		bodyPools[i].Put(&b)
+		bodyPool.Put(&b)
 	}
 	return nil
 }

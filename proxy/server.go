@@ -56,7 +56,7 @@ func (p *Proxy) badHead(ctx *fasthttp.RequestCtx, err error) {
 			fmt.Sprintf("The request's head is larger than %d bytes, the limit set by --max-header-bytes.", p.opts.Limits.HeadBytes), 0,
 		}
 	case isTimeout(err):
-		e = &problem{fasthttp.StatusRequestTimeout, kindInvalid, "request_timeout", "The request's head did not arrive in time.", 0}
+		e = &problem{fasthttp.StatusRequestTimeout, kindInvalid, "request_timeout", "The request's head, or the beginning of its body, did not arrive in time.", 0}
 	}
 	p.metrics.rejected(e.status)
 	answerProblem(ctx, e)

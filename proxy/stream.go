@@ -31,6 +31,7 @@ type stream struct {
 
 	final actors.Cause // how the request ends if all goes well
 	cause actors.Cause // how it has ended
+	fault actors.Cause // of the prefill, where that has ended it; else zero
 
 	begun     bool   // WriteTo was called
 	first     []byte // of the body, taken already
@@ -192,12 +193,12 @@ func (s *stream) problem(err error) *problem {
 	if s.run.err == nil {
 		return f.problem()
 	}
-	s.cause = actors.Aborted
+	s.cause, s.fault = actors.Aborted, causeOfPrefill(s.run.err)
 	var r *refusal
 	if errors.As(s.run.err, &r) {
 		return workerProblem(actors.Prefill, r.status, r.retryAfter, r.body)
 	}
-	f.cause, f.phase = causeOfPrefill(s.run.err), actors.Prefill.String()
+	f.cause, f.phase = s.fault, actors.Prefill.String()
 	return f.problem()
 }
 
@@ -254,6 +255,11 @@ func (s *stream) CloseWithError(err error) error {
 	whole := s.cause == s.final
 	if whole {
 		s.coming.free(&s.link)
+		if !s.coming.ended {
+			// The end mark has come, and the end of the body has not: what is left of
+			// it must not be taken for the answer to another request.
+			s.drop()
+		}
 	}
 	if s.run != nil {
 		s.run.end()
@@ -265,7 +271,9 @@ func (s *stream) CloseWithError(err error) error {
 		s.cause = actors.ClientGone
 	}
 	s.release(s.cause)
-	s.record.cause = s.cause
+	if s.record.cause = s.cause; s.fault != 0 {
+		s.record.cause = s.fault
+	}
 	p := s.p
 	s.admission.Release(p.now())
 	p.finished(&s.record)

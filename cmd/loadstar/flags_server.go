@@ -86,7 +86,7 @@ func limitOptions(l *limitsConfig) []*option {
 		},
 		{
 			name: "max-bodies-memory", arg: "BYTES", category: category, def: "2147483648", from: ours,
-			usage: "hold at most BYTES of all requests' bodies together and refuse what is above with 503; bodies up to 64 KiB don't count, 0 is no limit",
+			usage: "hold at most BYTES of all requests' bodies together and refuse what is above with 503; bodies up to 64 KiB don't count, and until garbage is collected the process may take about three times as much, 0 is no limit",
 			one:   readWhole(&l.MaxBodiesBytes, 0, math.MaxInt64),
 		},
 		{

@@ -25,12 +25,12 @@ func timeoutOptions(t *timeoutsConfig) []*option {
 		},
 		{
 			name: "first-byte-timeout-secs", arg: "SECONDS", category: category, implied: "--request-timeout-secs", from: ours,
-			usage: "wait so long for an answer's first byte" + none,
+			usage: "wait so long, or up to a quarter longer, for an answer's first byte" + none,
 			one:   readSecondsOrNone(&t.FirstByte),
 		},
 		{
 			name: "idle-timeout-secs", arg: "SECONDS", category: category, implied: "--request-timeout-secs", from: ours,
-			usage: "wait so long between two bytes of an answer" + none,
+			usage: "wait so long, or up to a quarter longer, between two bytes of an answer" + none,
 			one:   readSecondsOrNone(&t.Idle),
 		},
 		{
@@ -69,7 +69,7 @@ func clientOptions(t *timeoutsConfig) []*option {
 	return []*option{
 		{
 			name: "client-header-timeout-secs", arg: "SECONDS", category: category, def: "10", from: ours,
-			usage: "close a connection whose request head takes longer" + none,
+			usage: "close a connection whose request head, with the first 8 KiB of a body of known length, takes longer" + none,
 			one:   readSecondsOrNone(&t.ClientHeader),
 		},
 		{

@@ -49,7 +49,7 @@ func (f *Follower) read(event []byte) action {
 	start, end, ok := sse.DataLine(event)
 	if !ok {
 		if bytes.Contains(event, []byte("data")) {
-			f.refuse(Event) // over several lines
+			return f.unread() // over several lines
 		}
 		return pass
 	}
@@ -63,8 +63,7 @@ func (f *Follower) read(event []byte) action {
 	}
 	var m [5][]byte
 	if !rawjson.Members(data, eventNames, m[:]) {
-		f.refuse(Event)
-		return pass
+		return f.unread()
 	}
 	f.noteHead(m[0], m[1], m[2])
 	f.noteUsage(m[4])
@@ -75,6 +74,16 @@ func (f *Follower) read(event []byte) action {
 	}
 	if f.chunks > chunks && act == change && !f.finished && !isObject(m[4]) {
 		f.like.learn(event, f.latest)
+	}
+	return pass
+}
+
+// unread has an event pass that can't be read, with all that follows. In a later
+// part it may have the id of its own, and is left out.
+func (f *Follower) unread() action {
+	f.refuse(Event)
+	if f.part > 0 {
+		return drop
 	}
 	return pass
 }

@@ -10,7 +10,7 @@ const (
 	Going State = iota
 	Ended       // the end mark has come; what follows passes as it is
 	Died        // an event tells that the worker has failed; it is held back with what follows
-	Unfit       // it can't be continued any more; all of it passes as it is
+	Unfit       // it can't be continued any more: a first part passes as it is, a later one is over
 )
 
 // Budget is where a Follower gets memory from.
@@ -162,8 +162,14 @@ func (f *Follower) Feed(piece []byte) ([]byte, State) {
 		f.state = Ended // whether its event ends or not
 	} else if !f.fits() && (f.part == 0 || !f.fits()) {
 		// What is held back passes with all that follows. In a later part the text,
-		// which is let go of, has made room; no event of text is longer than that.
+		// which is let go of, has made room; an event for which that is not enough
+		// can't be changed, and ends what may pass.
 		f.state = Unfit
+		if f.part > 0 {
+			f.held = nil
+			f.out = append(out, piece[copied:begin]...)
+			return f.out, Unfit
+		}
 	}
 	if f.state != Going {
 		held := f.held[:len(f.held)-(len(piece)-begin)]

@@ -145,7 +145,8 @@ func TestLaterPart(t *testing.T) {
 			`data: {"id":"2","choices":[{"index":0,"delta":{"role":"assistant","reasoning":"x"}}]}` + "\n\n" + `data: {"id":"2","choices":[]}` + "\n\n",
 			`data: {"id":"1","choices":[{"index":0,"delta":{"reasoning":"x"}}]}` + "\n\n" + `data: {"id":"1","choices":[]}` + "\n\n",
 		},
-		{"no JSON", first, "data: x\n\n", "data: x\n\n"},
+		{"no JSON", first, "data: x\n\n", ""},
+		{"data over several lines", first, "data: {\"id\":\"2\",\ndata: \"choices\":[]}\n\n: c\n\n", ": c\n\n"},
 		{"half an event", first, hello + hello[:50], hello},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
