@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -80,7 +81,8 @@ func runLoad(c *cli.Context) error {
 	return nil
 }
 
-func writeReport(c *cli.Context, report *load.Report) error {
+// writeReport writes a report as the flag json says.
+func writeReport(c *cli.Context, report interface{ Print(io.Writer) error }) error {
 	file := c.String("json")
 	if file != "-" {
 		if err := report.Print(c.App.Writer); err != nil {

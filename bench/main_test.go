@@ -9,7 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"loadstar/bench/load"
+	"loadstar/bench/replay"
 )
 
 // run runs the program with arguments until ctx ends.
@@ -83,6 +86,45 @@ func TestLoadOnWorker(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the worker ended with %v", err)
 	}
+}
+
+// A replay through a worker itself writes its table or JSON.
+func TestReplay(t *testing.T) {
+	a := freeAddress(t)
+	url := "http://" + a + "/v1/chat/completions"
+	trace := filepath.Join(t.TempDir(), "trace.jsonl")
+	if err := os.WriteFile(trace, []byte(`{"timestamp":0,"hash_ids":[1,2]}`+"\n"+`{"timestamp":1000,"hash_ids":[1,2]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"replay", "--url", url, "--listen", a, "--warm-up", "0", "--speed", "5"}
+	t.Run("json", func(t *testing.T) {
+		var out bytes.Buffer
+		if err := run(t.Context(), &out, append(slices.Clone(args), "--json", "-", trace)...); err != nil {
+			t.Fatal(err)
+		}
+		var result replay.Result
+		if err := json.Unmarshal(out.Bytes(), &result); err != nil {
+			t.Fatal(err)
+		}
+		if len(result.Runs) != 1 || result.Runs[0].Counted != 2 || result.Runs[0].CachedTokens != 32 {
+			t.Errorf("the result is %+v, want one run with 2 requests and 32 cached tokens", result)
+		}
+	})
+	t.Run("table", func(t *testing.T) {
+		var out bytes.Buffer
+		if err := run(t.Context(), &out, append(slices.Clone(args), "-n", "1", "unique")...); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "TTFT mean") {
+			t.Errorf("the table is\n%s", &out)
+		}
+	})
+	t.Run("a fault", func(t *testing.T) {
+		err := run(t.Context(), io.Discard, append(slices.Clone(args), "--max-output", "0", trace)...)
+		if err == nil || !strings.Contains(err.Error(), "max output 0: give 1 to 4096") {
+			t.Errorf("the error is %v, want one of the flag", err)
+		}
+	})
 }
 
 // The servers of a comparison answer where they are told to.

@@ -20,6 +20,8 @@ type found struct {
 	peer
 	file    string
 	version string
+	policy  string   // in place of its usual one, if it isn't empty
+	more    []string // arguments behind the others
 }
 
 // bed starts and ends routers.
@@ -31,7 +33,7 @@ type bed struct {
 
 // start starts a router before workers and waits until it answers.
 func (b *bed) start(ctx context.Context, f found, workers []string) (*running, error) {
-	s := setup{dir: b.dir, program: f.file, workers: workers, maxConns: b.maxConns}
+	s := setup{dir: b.dir, program: f.file, workers: workers, policy: f.policy, maxConns: b.maxConns}
 	var err error
 	if s.address, err = freeAddress(); err != nil {
 		return nil, err
@@ -43,6 +45,7 @@ func (b *bed) start(ctx context.Context, f found, workers []string) (*running, e
 	if err != nil {
 		return nil, err
 	}
+	args = append(args, f.more...)
 	p, err := start(b.dir, "router", b.routerCores, args)
 	if err != nil {
 		return nil, err

@@ -128,20 +128,12 @@ func (c *comparison) look(ctx context.Context) {
 		if len(c.Only) > 0 && !slices.Contains(c.Only, p.name) {
 			continue
 		}
-		f := found{peer: p, file: c.Loadstar}
-		if p.name == bareName {
-			f.file = c.Bench
+		f, err := p.locate(ctx, Programs{PeersDir: c.PeersDir, Loadstar: c.Loadstar, Bench: c.Bench})
+		if err != nil {
+			fmt.Fprintf(c.log, "%s is missing; to have it measured: %s\n", p.name, p.install)
+			c.result.Routers = append(c.result.Routers, Router{Name: p.name, Missing: p.install})
+			continue
 		}
-		if p.program != "" {
-			file, err := find(c.PeersDir, p.program)
-			if err != nil {
-				fmt.Fprintf(c.log, "%s is missing; to have it measured: %s\n", p.name, p.install)
-				c.result.Routers = append(c.result.Routers, Router{Name: p.name, Missing: p.install})
-				continue
-			}
-			f.file = file
-		}
-		f.version = p.version(ctx, f.file)
 		fmt.Fprintf(c.log, "%s: %s\n", p.name, f.version)
 		c.result.Routers = append(c.result.Routers, Router{Name: p.name, Version: f.version})
 		c.routers = append(c.routers, f)

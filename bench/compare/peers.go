@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -20,6 +21,9 @@ const (
 // path is the generation that is measured.
 const path = "/v1/chat/completions"
 
+// Model is what every generation asks for.
+const Model = "null"
+
 // setup is what a router is started with.
 type setup struct {
 	dir      string // for its files
@@ -27,6 +31,7 @@ type setup struct {
 	address  string // where it is to listen, host:port
 	metrics  string // a second address, which may be used
 	workers  []string
+	policy   string // in place of the router's usual one, if it isn't empty
 	maxConns int
 }
 
@@ -36,6 +41,7 @@ type peer struct {
 	program string // to be looked for; empty for programs of this module
 	install string // how to get it
 	args    func(setup) ([]string, error)
+	fixed   bool // it can't be given a policy
 	version func(ctx context.Context, program string) string
 }
 
@@ -47,9 +53,9 @@ const (
 
 var peers = []peer{
 	{name: loadstarName, args: loadstarArgs, version: said("--version")},
-	{name: bareName, args: bareArgs, version: func(context.Context, string) string { return "of this module" }},
-	{name: "nginx", program: "nginx", install: "apt install nginx", args: nginxArgs, version: said("-v")},
-	{name: "haproxy", program: "haproxy", install: "apt install haproxy", args: haproxyArgs, version: said("-v")},
+	{name: bareName, args: bareArgs, fixed: true, version: func(context.Context, string) string { return "of this module" }},
+	{name: "nginx", program: "nginx", install: "apt install nginx", args: nginxArgs, fixed: true, version: said("-v")},
+	{name: "haproxy", program: "haproxy", install: "apt install haproxy", args: haproxyArgs, fixed: true, version: said("-v")},
 	{name: "vllm-router", program: "vllm-router", install: "pip install vllm-router", args: pythonArgs("cache_aware", itself), version: distribution("vllm-router")},
 	{name: "vllm-router round_robin", program: "vllm-router", install: "pip install vllm-router", args: pythonArgs("round_robin", itself), version: distribution("vllm-router")},
 	{name: "smg", program: "smg", install: "pip install smg", args: pythonArgs("cache_aware", smgModule), version: distribution("smg")},
@@ -81,7 +87,7 @@ func loadstarArgs(s setup) ([]string, error) {
 	}
 	return append([]string{
 		s.program, "--host", host, "--port", port, "--prometheus-port", metrics,
-		"--policy", "cache_aware", "--log-level", "warning", "--worker-urls",
+		"--policy", cmp.Or(s.policy, "cache_aware"), "--log-level", "warning", "--worker-urls",
 	}, urls(s.workers)...), nil
 }
 
@@ -106,7 +112,7 @@ func pythonArgs(policy string, run func(program string) ([]string, error)) func(
 			return nil, err
 		}
 		args = append(args, "--host", host, "--port", port, "--prometheus-port", metrics,
-			"--policy", policy, "--log-level", "error", "--worker-startup-check-interval", "1", "--worker-urls")
+			"--policy", cmp.Or(s.policy, policy), "--log-level", "error", "--worker-startup-check-interval", "1", "--worker-urls")
 		return append(args, urls(s.workers)...), nil
 	}
 }

@@ -89,7 +89,7 @@ func (p *process) untilReady(ctx context.Context, address string) error {
 }
 
 func generate(ctx context.Context, client *http.Client, address string) error {
-	const body = `{"model":"null","messages":[{"role":"user","content":"hello"}],"stream":false}`
+	const body = `{"model":"` + Model + `","messages":[{"role":"user","content":"hello"}],"stream":false}`
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+path, strings.NewReader(body))
 	if err != nil {
 		return err

@@ -29,6 +29,20 @@ type answer struct {
 	done    bool // the end mark came
 	closing bool // the connection can't be used again
 	begun   bool // a byte of the answer came
+	tail    tail // of the body
+}
+
+// reset forgets an answer, whose memory the next one uses again.
+func (a *answer) reset() {
+	*a = answer{gaps: a.gaps[:0], tail: tail{keep: a.tail.keep, text: a.tail.text[:0]}}
+}
+
+// begins is when the first token came; an empty body begins with its end.
+func (a *answer) begins() time.Time {
+	if a.first.IsZero() {
+		return a.end
+	}
+	return a.first
 }
 
 // wire reads answers from a connection.
@@ -57,9 +71,9 @@ func (x *wire) fill() error {
 	return err
 }
 
-// read reads an answer whole into a, whose gaps it uses again.
+// read reads an answer whole into a, whose gaps and tail it uses again.
 func (x *wire) read(a *answer) error {
-	*a = answer{gaps: a.gaps[:0]}
+	a.reset()
 	var h head
 	for {
 		text, err := x.head(a)

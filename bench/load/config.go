@@ -39,6 +39,11 @@ type Config struct {
 
 	// Progress is told each half second how things stand; nil for nobody.
 	Progress io.Writer
+	// Ended is told of each request that has ended or was not sent; nil for nobody.
+	// It is called by several goroutines at once.
+	Ended func(Ended)
+	// Tail is how many bytes of the end of an answer's body Ended is given.
+	Tail int
 }
 
 func (c Config) target() (*target, error) {
@@ -58,7 +63,7 @@ func (c Config) target() (*target, error) {
 	if c.Duration <= 0 && c.Requests == 0 && c.Arrivals == nil {
 		return nil, errors.New("a closed loop needs a duration or a number of requests")
 	}
-	t := &target{address: u.Host, timeout: c.Timeout}
+	t := &target{address: u.Host, timeout: c.Timeout, tail: c.Tail}
 	if u.Port() == "" {
 		t.address += ":80"
 	}

@@ -47,6 +47,7 @@ type target struct {
 	address string
 	head    []byte // of every request up to the length's value
 	timeout time.Duration
+	tail    int // bytes of a body's end that are kept
 }
 
 // do sends a request that is due and reads its answer, which is good until the
@@ -63,7 +64,8 @@ func (c *conn) do(ctx context.Context, body []byte, due time.Time) result {
 
 func (c *conn) try(ctx context.Context, body []byte, due time.Time) result {
 	r := result{answer: &c.answer, due: due, sent: time.Now()}
-	c.answer = answer{gaps: c.answer.gaps}
+	c.answer.reset()
+	c.answer.tail.keep = c.target.tail
 	if c.net == nil {
 		if err := c.dial(ctx); err != nil {
 			r.fate = noConnect

@@ -84,11 +84,7 @@ func (rec *recorder) end(ctx context.Context, r result) {
 		return
 	}
 	rec.counted++
-	first := a.first
-	if first.IsZero() { // an empty body
-		first = a.end
-	}
-	record(rec.first, first.Sub(r.due))
+	record(rec.first, a.begins().Sub(r.due))
 	record(rec.total, a.end.Sub(r.due))
 	record(rec.late, r.sent.Sub(r.due))
 	for _, d := range a.gaps {

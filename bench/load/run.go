@@ -48,7 +48,7 @@ func closedLoop(ctx context.Context, cfg Config, t *target, rec *recorder) {
 					return
 				}
 				rec.begin()
-				rec.end(ctx, c.do(ctx, cfg.Source(n), now))
+				cfg.end(ctx, rec, n, c.do(ctx, cfg.Source(n), now))
 			}
 		})
 	}
@@ -96,7 +96,7 @@ func openLoop(ctx context.Context, cfg Config, t *target, rec *recorder) {
 		}
 		if len(rest) == 0 {
 			if made == cfg.Connections {
-				rec.unsent()
+				cfg.unsent(rec, n)
 				continue
 			}
 			made++
@@ -122,7 +122,7 @@ func serve(ctx context.Context, cfg Config, t *target, rec *recorder, jobs chan 
 	c := &conn{target: t}
 	defer c.close()
 	for j := range jobs {
-		rec.end(ctx, c.do(ctx, cfg.Source(j.n), j.due))
+		cfg.end(ctx, rec, j.n, c.do(ctx, cfg.Source(j.n), j.due))
 		idle <- jobs
 	}
 }

@@ -19,6 +19,7 @@ func (s *scanner) scan(b []byte, now time.Time) {
 		return
 	}
 	s.bytes += int64(len(b))
+	s.tail.add(b)
 	if !s.stream {
 		if s.first.IsZero() {
 			s.first = now

@@ -1,0 +1,81 @@
+package replay
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"loadstar/bench/worker"
+)
+
+// content is the prompt in a body, which must be a chat completion.
+func content(t *testing.T, body []byte) string {
+	t.Helper()
+	var v struct {
+		Model    string
+		Messages []struct{ Role, Content string }
+		Stream   bool
+		Max      int `json:"max_tokens"`
+	}
+	if err := json.Unmarshal(body, &v); err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
+	if v.Model != "m" || len(v.Messages) != 1 || v.Messages[0].Role != "user" || !v.Stream || v.Max != 7 {
+		t.Fatalf("the body is %+v", v)
+	}
+	return v.Messages[0].Content
+}
+
+func TestPromptsShareTheirFirstBlocks(t *testing.T) {
+	tests := []struct {
+		name         string
+		a, b         []uint64
+		saltA, saltB uint64
+		want         int // blocks
+	}{
+		{"nothing", []uint64{1, 2}, []uint64{3, 2}, 0, 0, 0},
+		{"the start", []uint64{1, 2, 3}, []uint64{1, 2, 4}, 0, 0, 2},
+		{"one begins the other", []uint64{1, 2}, []uint64{1, 2, 3}, 9, 9, 2},
+		{"all", []uint64{5, 6, 7}, []uint64{5, 6, 7}, 0, 0, 3},
+		{"behind a difference", []uint64{1, 2, 3}, []uint64{1, 9, 3}, 0, 0, 1},
+		{"not in another round", []uint64{1, 2}, []uint64{1, 2}, 1, 2, 0},
+		{"large ids", []uint64{1<<64 - 1, 1}, []uint64{1<<64 - 1, 1 << 63}, 0, 0, 1},
+		{"repeated ids", []uint64{4, 4, 4}, []uint64{4, 4}, 0, 0, 2},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a := content(t, body("m", request{blocks: tt.a, output: 7}, tt.saltA))
+			b := content(t, body("m", request{blocks: tt.b, output: 7}, tt.saltB))
+			if len(a) != len(tt.a)*worker.BlockBytes || len(b) != len(tt.b)*worker.BlockBytes {
+				t.Errorf("prompts of %d and %d blocks have %d and %d bytes", len(tt.a), len(tt.b), len(a), len(b))
+			}
+			if got := common(a, b) / worker.BlockBytes; got != tt.want {
+				t.Errorf("%d blocks are shared, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+func common(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// FuzzBlocksDiffer holds that different ids have different texts, of letters that
+// need no escapes.
+func FuzzBlocksDiffer(f *testing.F) {
+	f.Add(uint64(0), uint64(1), uint64(0))
+	f.Add(uint64(1)<<63, uint64(1), uint64(1)<<63)
+	f.Fuzz(func(t *testing.T, a, b, salt uint64) {
+		textA, textB := string(appendBlock(nil, a, salt)), string(appendBlock(nil, b, salt))
+		if (textA == textB) != (a == b) {
+			t.Errorf("ids %d and %d have the texts %q and %q", a, b, textA, textB)
+		}
+		if len(textA) != worker.BlockBytes || strings.Trim(textA, letters) != "" {
+			t.Errorf("the text of %d is %q, want %d letters", a, textA, worker.BlockBytes)
+		}
+	})
+}

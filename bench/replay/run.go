@@ -1,0 +1,153 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"loadstar/bench/compare"
+	"loadstar/bench/load"
+	"loadstar/bench/worker"
+)
+
+const (
+	requestTimeout = time.Minute
+	startTimeout   = 30 * time.Second
+	// settle is how long a router that answers is left alone, so that it has found
+	// all its workers.
+	settle = 2 * time.Second
+)
+
+// Run replays and returns what it has, also when ctx ended it before time. It says
+// on log what it does.
+func Run(ctx context.Context, s Settings, log io.Writer) (*Result, error) {
+	s = s.withDefaults()
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "replay")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	r := &Result{Kind: Kind, Time: time.Now().UTC().Format(time.RFC3339), Settings: s}
+	names := s.Routers
+	if s.URL != "" {
+		names = []string{s.URL}
+	}
+	for round := 1; round <= s.Rounds; round++ {
+		for _, name := range names {
+			fmt.Fprintf(log, "round %d of %d: %s\n", round, s.Rounds, name)
+			m, err := s.measure(ctx, dir, name, round)
+			if ctx.Err() != nil { // what was measured is of a part only
+				r.Interrupted = true
+				return r, ctx.Err()
+			}
+			if err != nil {
+				return r, fmt.Errorf("round %d, %s: %w", round, name, err)
+			}
+			r.Runs = append(r.Runs, *m)
+		}
+	}
+	return r, nil
+}
+
+// measure replays the workload through one router, before workers that have not
+// seen anything.
+func (s Settings) measure(ctx context.Context, dir, name string, round int) (*Measured, error) {
+	next, file, err := s.open(round)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	addresses := s.Listen
+	if s.URL == "" {
+		addresses = slices.Repeat([]string{"127.0.0.1:0"}, s.Workers)
+	}
+	workers, err := startWorkers(addresses, worker.Config{
+		Model: s.Model, PrefillBlocksPerSecond: s.Prefill, CacheBlocks: s.CacheBlocks, TimeScale: s.TimeScale,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer endWorkers(workers)
+	m := &Measured{Router: name, Round: round}
+	to := s.URL
+	if s.URL == "" {
+		l := compare.Launch{Programs: s.Programs, Name: name, Args: s.RouterArgs, Dir: dir, Core: s.Core}
+		for _, w := range workers {
+			l.Workers = append(l.Workers, w.address)
+		}
+		router, err := compare.Start(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+		defer router.End()
+		m.Version, to = router.Version, router.URL
+	} else if err := s.untilReady(ctx); err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, settle); err != nil {
+		return nil, err
+	}
+	return m, s.replay(ctx, newPlan(s, next, round), to, workers, m)
+}
+
+// replay sends a plan's requests to a URL.
+func (s Settings) replay(ctx context.Context, p *plan, to string, workers []*simulated, m *Measured) error {
+	before := givenTo(workers)
+	m.LoadAverage[0] = compare.LoadAverage()
+	report, err := load.Run(ctx, load.Config{
+		URL: to, Source: p.source, Timeout: requestTimeout, Connections: s.Connections,
+		Arrivals: p.arrivals, Ended: p.ended, Tail: tailBytes,
+	})
+	if err != nil {
+		return err
+	}
+	if p.err != nil {
+		return p.err
+	}
+	m.LoadAverage[1] = compare.LoadAverage()
+	m.fill(p.booked, report)
+	for i, g := range givenTo(workers) {
+		m.Requests.ByWorker = append(m.Requests.ByWorker, g.requests-before[i].requests)
+		m.Prompts.ByWorker = append(m.Prompts.ByWorker, g.tokens-before[i].tokens)
+	}
+	m.Requests.Unevenness = unevenness(m.Requests.ByWorker)
+	m.Prompts.Unevenness = unevenness(m.Prompts.ByWorker)
+	return nil
+}
+
+// untilReady waits until the router at the URL answers.
+func (s Settings) untilReady(ctx context.Context) error {
+	hello := load.Chat{Model: s.Model, Stream: true, MaxTokens: 1}.Same()
+	for deadline := time.Now().Add(startTimeout); ; {
+		report, err := load.Run(ctx, load.Config{URL: s.URL, Source: hello, Timeout: 5 * time.Second, Connections: 1, Requests: 1})
+		if err != nil {
+			return err
+		}
+		if report.OK == 1 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(fmt.Errorf("%s doesn't answer a generation of model %s within %v: errors %v, statuses %v", s.URL, s.Model, startTimeout, report.Errors, report.Statuses), ctx.Err())
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits for d, or fails when ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

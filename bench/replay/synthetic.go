@@ -1,0 +1,153 @@
+package replay
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Shapes of the synthetic workloads, in blocks where nothing else is said.
+const (
+	systemBlocks = 47
+	maxUser      = 18 // of a turn, one at least
+	maxAnswer    = 9  // of a turn, one at least
+	maxTurns     = 11 // of a conversation, one at least
+	groupSkew    = 1.2
+	manyGroups   = 24
+	hotGroups    = 2
+	maxUnique    = 80 // of a prompt that shares nothing, one at least
+	outputTokens = 20
+	rest         = time.Second // between the requests of a conversation, at least
+)
+
+// synthetic is a workload that is made up.
+type synthetic struct {
+	name string
+	rate float64 // requests a second, unless it is said
+	make func(rate float64, seed uint64) workload
+}
+
+var synthetics = []synthetic{
+	{"conversations", 80, func(rate float64, seed uint64) workload { return conversations(manyGroups, rate, seed) }},
+	{"hot", 80, func(rate float64, seed uint64) workload { return conversations(hotGroups, rate, seed) }},
+	{"unique", 60, unique},
+}
+
+// Synthetics are the names of the workloads that need no trace.
+func Synthetics() []string {
+	var all []string
+	for _, s := range synthetics {
+		all = append(all, s.name)
+	}
+	return all
+}
+
+func syntheticNamed(name string) (synthetic, bool) {
+	i := slices.IndexFunc(synthetics, func(s synthetic) bool { return s.name == name })
+	if i < 0 {
+		return synthetic{}, false
+	}
+	return synthetics[i], true
+}
+
+// alive is how many conversations there are at once: enough that one is at rest
+// whenever a request comes.
+func alive(rate float64) int {
+	switch {
+	case rate < 80:
+		return 120
+	case rate == 80:
+		return 240
+	}
+	return 400
+}
+
+// poisson gives the times of requests that come independently of one another, rate
+// a second on average.
+func poisson(random *rand.Rand, rate float64) func() time.Duration {
+	at := 0.0
+	return func() time.Duration {
+		at += random.ExpFloat64() / rate * float64(time.Second)
+		return time.Duration(at)
+	}
+}
+
+// talk is a conversation.
+type talk struct {
+	blocks []uint64 // said so far
+	turns  int      // left
+	free   time.Duration
+}
+
+// conversations share system prompts, the groups having Zipf-distributed shares,
+// and grow by turns; each request is the next turn of a random one that is at rest.
+// One that has ended gives its place to a new one. What is said doesn't depend on
+// how the router answers, so it is the same for all.
+func conversations(groups int, rate float64, seed uint64) workload {
+	random := rand.New(rand.NewPCG(seed, 1))
+	zipf := rand.NewZipf(random, groupSkew, 1, uint64(groups-1))
+	arrive := poisson(random, rate)
+	fresh := uint64(groups * systemBlocks)
+	say := func(t *talk, most int) {
+		for range 1 + random.IntN(most) {
+			t.blocks = append(t.blocks, fresh)
+			fresh++
+		}
+	}
+	begin := func(t *talk) {
+		system := zipf.Uint64() * systemBlocks
+		*t = talk{turns: 1 + random.IntN(maxTurns), blocks: t.blocks[:0], free: t.free}
+		for i := range uint64(systemBlocks) {
+			t.blocks = append(t.blocks, system+i)
+		}
+	}
+	all := make([]talk, alive(rate))
+	for i := range all {
+		begin(&all[i])
+	}
+	idle := make([]*talk, 0, len(all))
+	return func() (request, error) {
+		at := arrive()
+		idle = idle[:0]
+		rested := &all[0]
+		for i := range all {
+			if all[i].free <= at {
+				idle = append(idle, &all[i])
+			}
+			if all[i].free < rested.free {
+				rested = &all[i]
+			}
+		}
+		t := rested
+		if len(idle) > 0 {
+			t = idle[random.IntN(len(idle))]
+		}
+		say(t, maxUser)
+		r := request{at: at, blocks: slices.Clone(t.blocks), input: unknown, output: outputTokens}
+		say(t, maxAnswer)
+		t.free = at + rest
+		if t.turns--; t.turns == 0 {
+			begin(t)
+		}
+		return r, nil
+	}
+}
+
+// unique prompts share nothing.
+func unique(rate float64, seed uint64) workload {
+	random := rand.New(rand.NewPCG(seed, 2))
+	arrive := poisson(random, rate)
+	fresh := uint64(0)
+	return func() (request, error) {
+		r := request{at: arrive(), blocks: make([]uint64, 1+random.IntN(maxUnique)), input: unknown, output: outputTokens}
+		for i := range r.blocks {
+			r.blocks[i] = fresh
+			fresh++
+		}
+		return r, nil
+	}
+}
+
+// known says what a workload may be called.
+func known() string { return strings.Join(Synthetics(), ", ") }

@@ -1,0 +1,98 @@
+package replay
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// first takes n requests.
+func first(t *testing.T, w workload, n int) []request {
+	t.Helper()
+	rs := make([]request, n)
+	for i := range rs {
+		var err error
+		if rs[i], err = w(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return rs
+}
+
+// A seed gives the same requests each time, and another seed others.
+func TestSyntheticSeeds(t *testing.T) {
+	for _, s := range synthetics {
+		t.Run(s.name, func(t *testing.T) {
+			one, again, other := first(t, s.make(50, 1), 300), first(t, s.make(50, 1), 300), first(t, s.make(50, 2), 300)
+			if text(one) != text(again) {
+				t.Error("the same seed gives other requests")
+			}
+			if text(one) == text(other) {
+				t.Error("another seed gives the same requests")
+			}
+		})
+	}
+}
+
+// The shapes are those that routing was designed with, so a cache that forgets
+// nothing hits as much as it did there.
+func TestSyntheticShapes(t *testing.T) {
+	tests := []struct {
+		name          string
+		least, most   int // blocks of a prompt
+		hitLow, hitHi float64
+	}{
+		{"conversations", systemBlocks + 1, systemBlocks + maxTurns*maxUser + (maxTurns-1)*maxAnswer, .80, .92},
+		{"hot", systemBlocks + 1, systemBlocks + maxTurns*maxUser + (maxTurns-1)*maxAnswer, .80, .92},
+		{"unique", 1, maxUnique, 0, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, _ := syntheticNamed(tt.name)
+			const n, rate = 8000, 80
+			rs := first(t, s.make(rate, 3), n)
+			e, hits, blocks, last := newEndless(), 0, 0, time.Duration(0)
+			for _, r := range rs {
+				if len(r.blocks) < tt.least || len(r.blocks) > tt.most || r.at < last || r.output != outputTokens {
+					t.Fatalf("%d blocks at %v after %v, %d tokens of answer; want %d to %d blocks", len(r.blocks), r.at, last, r.output, tt.least, tt.most)
+				}
+				last = r.at
+				h, err := e.take(r.blocks)
+				if err != nil {
+					t.Fatal(err)
+				}
+				hits, blocks = hits+h, blocks+len(r.blocks)
+			}
+			if hit := float64(hits) / float64(blocks); hit < tt.hitLow || hit > tt.hitHi {
+				t.Errorf("the hit ratio is %.3f, want %v to %v", hit, tt.hitLow, tt.hitHi)
+			}
+			if got := n / last.Seconds(); got < .95*rate || got > 1.05*rate {
+				t.Errorf("%.1f requests come in a second, want %d", got, rate)
+			}
+		})
+	}
+}
+
+// Conversations rest between their requests, and their prompts go on with what was
+// said before.
+func TestConversationsGrow(t *testing.T) {
+	rs := first(t, conversations(manyGroups, 80, 7), 4000)
+	last := make(map[uint64]request) // by the first block of a conversation's own
+	grown := 0
+	for _, r := range rs {
+		own := r.blocks[systemBlocks]
+		if before, is := last[own]; is {
+			if len(before.blocks) >= len(r.blocks) || !slices.Equal(before.blocks, r.blocks[:len(before.blocks)]) {
+				t.Fatalf("a prompt of %d blocks doesn't go on with that of %d before it", len(r.blocks), len(before.blocks))
+			}
+			if r.at-before.at < rest {
+				t.Fatalf("a conversation's requests are %v apart, want %v", r.at-before.at, rest)
+			}
+			grown++
+		}
+		last[own] = r
+	}
+	if grown < len(rs)/2 {
+		t.Errorf("%d of %d requests go on with a conversation, want more than half", grown, len(rs))
+	}
+}

@@ -1,0 +1,78 @@
+package replay
+
+import (
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"loadstar/bench/worker"
+)
+
+// generation is the path whose requests are counted. Others, as for tokens of a
+// prompt, are not work that was placed.
+const generation = "/v1/chat/completions"
+
+// simulated is a worker in this process.
+type simulated struct {
+	worker   *worker.Worker
+	server   *http.Server
+	address  string
+	requests atomic.Int64
+}
+
+// startWorkers starts a worker at each address.
+func startWorkers(addresses []string, cfg worker.Config) ([]*simulated, error) {
+	var all []*simulated
+	for _, a := range addresses {
+		ln, err := net.Listen("tcp", a)
+		if err != nil {
+			endWorkers(all)
+			return nil, err
+		}
+		w := &simulated{worker: worker.New(cfg), address: ln.Addr().String()}
+		w.server = &http.Server{Handler: w, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 5 * time.Second}
+		go func() { _ = w.server.Serve(ln) }()
+		all = append(all, w)
+	}
+	return all, nil
+}
+
+func (w *simulated) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == generation {
+		w.requests.Add(1)
+	}
+	w.worker.Handler().ServeHTTP(rw, r)
+}
+
+func endWorkers(all []*simulated) {
+	for _, w := range all {
+		w.worker.Close()
+		_ = w.server.Close()
+	}
+}
+
+// given is what a worker has had.
+type given struct{ requests, tokens int64 }
+
+func givenTo(all []*simulated) []given {
+	var g []given
+	for _, w := range all {
+		g = append(g, given{w.requests.Load(), w.worker.Stats().PromptTokens})
+	}
+	return g
+}
+
+// unevenness is the number of workers times the largest share: 1 if all had the
+// same. It is 0 without workers or if none had any.
+func unevenness(shares []int64) float64 {
+	total, most := int64(0), int64(0)
+	for _, n := range shares {
+		total += n
+		most = max(most, n)
+	}
+	if total == 0 {
+		return 0
+	}
+	return float64(len(shares)) * float64(most) / float64(total)
+}

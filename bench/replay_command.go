@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"loadstar/bench/compare"
+	"loadstar/bench/replay"
+)
+
+func replayCommand() *cli.Command {
+	return &cli.Command{
+		Name: "replay", Usage: "replay a trace or a synthetic workload through routers and measure where its requests went",
+		ArgsUsage: "WORKLOAD",
+		Description: "A workload is one of " + strings.Join(replay.Synthetics(), ", ") + ", or the file of a trace: lines of\n" +
+			"timestamp_ms,input_tokens,output_tokens,block ids (a+n for n+1 of them from a on), or JSON objects with\n" +
+			"timestamp (ms), input_length, output_length and hash_ids; either may be compressed with gzip.\n" +
+			"Routers: " + strings.Join(compare.Names(), ", ") + ".\n" +
+			"Those are started before simulated workers, one after another in each round; nothing is installed.\n" +
+			"The exit code is 1 if a request failed or was not sent.",
+		Flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "router", Usage: "replay through `NAME`, or NAME:POLICY; may be repeated", Value: cli.NewStringSlice("loadstar")},
+			&cli.StringSliceFlag{Name: "router-arg", Usage: "a further `ARGUMENT` of the routers; may be repeated"},
+			&cli.StringFlag{Name: "url", Usage: "replay through the router that runs at `URL`, a generation on loopback, and start none"},
+			&cli.StringSliceFlag{Name: "listen", Usage: "with --url: run a simulated worker at `ADDRESS`; may be repeated"},
+			&cli.StringFlag{Name: "model", Usage: "with --url: `NAME` in the requests", Value: compare.Model},
+			&cli.IntFlag{Name: "rounds", Usage: "how often each router is measured", Value: 1},
+			&cli.Uint64Flag{Name: "seed", Usage: "of the first round; those of the others follow", Value: 1},
+			&cli.Float64Flag{Name: "rate", Usage: "requests a second of a synthetic workload (default: 80, of unique 60)"},
+			&cli.Float64Flag{Name: "speed", Usage: "how much faster requests come", Value: 1},
+			&cli.Float64Flag{Name: "time-scale", Usage: "how much faster everything runs, workers included (default: 1, of a trace 20)"},
+			&cli.Float64Flag{Name: "seconds", Usage: "replay as many of the workload (default: 120, of a trace all)"},
+			&cli.Float64Flag{Name: "warm-up", Usage: "seconds of the workload whose requests are not counted", Value: 20},
+			&cli.Uint64Flag{Name: "requests", Aliases: []string{"n"}, Usage: "stop after as many"},
+			&cli.IntFlag{Name: "block-tokens", Usage: "tokens of a block of the trace (default: 512)"},
+			&cli.IntFlag{Name: "max-output", Usage: "cut answers to as many tokens", Value: 20},
+			&cli.IntFlag{Name: "connections", Aliases: []string{"c"}, Usage: "requests under way at most; further ones are not sent but counted", Value: 1024},
+			&cli.IntFlag{Name: "workers", Usage: "simulated ones before a router that is started (default: 4, for a trace 8)"},
+			&cli.Float64Flag{Name: "prefill", Usage: "blocks that a worker computes in a second (default: 1250, of a trace those of 8000 tokens)"},
+			&cli.IntFlag{Name: "cache-blocks", Usage: "size of a worker's prefix cache; negative for none", Value: 4000},
+			&cli.StringFlag{Name: "peers-dir", Usage: "look for programs in `DIR` before PATH, as in a virtual environment's bin"},
+			&cli.StringFlag{Name: "loadstar", Usage: "Loadstar's `BINARY`; without it, one is built"},
+			&cli.StringFlag{Name: "json", Usage: "write the result to this `FILE` as JSON; - for the standard output, instead of the table"},
+			&cli.IntFlag{Name: routerCore, Hidden: true, Value: -1},
+		},
+		Action: runReplay,
+	}
+}
+
+func runReplay(c *cli.Context) error {
+	if c.NArg() != 1 {
+		return fmt.Errorf("%d arguments: give one workload, behind the flags", c.NArg())
+	}
+	url := c.String("url")
+	if url == "" && c.Int(routerCore) < 0 {
+		return replayAgain(c)
+	}
+	s := replay.Settings{
+		Workload: c.Args().First(), Routers: c.StringSlice("router"), RouterArgs: c.StringSlice("router-arg"),
+		URL: url, Listen: c.StringSlice("listen"), Model: c.String("model"),
+		Rounds: c.Int("rounds"), Seed: c.Uint64("seed"), Rate: c.Float64("rate"), Speed: c.Float64("speed"),
+		TimeScale: c.Float64("time-scale"), Seconds: c.Float64("seconds"), WarmUp: c.Float64("warm-up"),
+		Requests: c.Uint64("requests"), BlockTokens: c.Int("block-tokens"), MaxOutput: c.Int("max-output"),
+		Connections: c.Int("connections"), Workers: c.Int("workers"), Prefill: c.Float64("prefill"),
+		CacheBlocks: c.Int("cache-blocks"), Core: c.Int(routerCore),
+	}
+	if url != "" && !c.IsSet("router") {
+		s.Routers = nil
+	}
+	s.Programs = compare.Programs{PeersDir: c.String("peers-dir"), Loadstar: c.String("loadstar")}
+	var err error
+	if s.Programs.Bench, err = os.Executable(); err != nil {
+		return err
+	}
+	if s.Programs.Loadstar == "" && url == "" {
+		dir, err := os.MkdirTemp("", "bench")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		fmt.Fprintln(os.Stderr, "building loadstar")
+		if s.Programs.Loadstar, err = compare.Build(c.Context, dir, "loadstar/cmd/loadstar"); err != nil {
+			return err
+		}
+	}
+	result, err := replay.Run(c.Context, s, c.App.ErrWriter)
+	if result == nil {
+		return err
+	}
+	result.Command = "go run ./bench " + strings.Join(shown(slices.DeleteFunc(slices.Clone(os.Args[1:]), isRouterCore)), " ")
+	if errWrite := writeReport(c, result); errWrite != nil {
+		return errors.Join(err, errWrite)
+	}
+	if err == nil && result.Failed() > 0 {
+		return cli.Exit("", 1)
+	}
+	return err
+}
+
+// replayAgain runs the command on the cores that are not the routers'. It says
+// itself what is wrong.
+func replayAgain(c *cli.Context) error {
+	err := compare.Again(c.Context, func(core int) []string {
+		return append([]string{"replay", fmt.Sprintf("%s%d", routerCoreArg, core)}, os.Args[2:]...)
+	})
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return cli.Exit("", exit.ExitCode())
+	}
+	return err
+}
+
+const routerCoreArg = "--" + routerCore + "="
+
+func isRouterCore(arg string) bool { return strings.HasPrefix(arg, routerCoreArg) }
