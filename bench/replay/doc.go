@@ -21,7 +21,8 @@
 // Speed says how much faster requests come than the workload says; it makes the
 // load. TimeScale says how much faster the whole runs, workers included; times to
 // the first token are told as they would be without it. The router isn't any
-// faster for it: at a scale of 10 its own 0.2 ms count for 2.
+// faster for it: at a scale of 10 its own 0.2 ms count for 2, and what it does each
+// second, as asking workers for their loads, it does each ten.
 //
 // # Memory
 //

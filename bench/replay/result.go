@@ -22,7 +22,7 @@ type Result struct {
 	Kind        string     `json:"kind"`
 	Time        string     `json:"time"` // when it began, RFC 3339
 	Command     string     `json:"command"`
-	Settings    Settings   `json:"settings"`
+	Settings    Settings   `json:"settings"`              // the workload without its directory
 	Interrupted bool       `json:"interrupted,omitempty"` // so that runs are missing
 	Runs        []Measured `json:"runs"`
 }
@@ -125,8 +125,8 @@ func (r *Result) Print(out io.Writer) error {
 	return nil
 }
 
-// trouble is what went wrong in a run, if anything. A generator that was late for
-// as long as half of the first tokens took has measured itself.
+// trouble is what went wrong in a run, if anything. A generator that was late by
+// more than the median first token took has measured itself.
 func (m *Measured) trouble(timeScale float64) string {
 	var all []string
 	add := func(n uint64, what string) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -35,6 +36,7 @@ func Run(ctx context.Context, s Settings, log io.Writer) (*Result, error) {
 	}
 	defer os.RemoveAll(dir)
 	r := &Result{Kind: Kind, Time: time.Now().UTC().Format(time.RFC3339), Settings: s}
+	r.Settings.Workload = filepath.Base(s.Workload)
 	names := s.Routers
 	if s.URL != "" {
 		names = []string{s.URL}
