@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"hash/maphash"
 	"testing"
 
 	"loadstar/proxy/keyring"
@@ -15,7 +16,7 @@ func BenchmarkClientKey(b *testing.B) {
 			lines[i] = fmt.Sprintf("team-%d:sk-%d", i, i)
 		}
 		b.Run(fmt.Sprintf("%d keys", n), func(b *testing.B) {
-			p := &Proxy{opts: Options{ClientKeys: keysOf(b, lines...)}}
+			p := &Proxy{opts: Options{ClientKeys: keysOf(b, lines...)}, seed: maphash.MakeSeed()}
 			x := &exchange{leg: leg{p: p}, auth: []byte("Bearer sk-0"), path: []byte(chatPath)}
 			b.ReportAllocs()
 			for b.Loop() {
