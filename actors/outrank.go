@@ -33,15 +33,15 @@ func (q *queue) outranked(r *Request, now int64) *waiter {
 		most  int // that its tenant has waiting
 	)
 	for _, l := range q.lanes {
+		if l.tail.admitted {
+			continue
+		}
 		w, k, n := l.tail, int64(l.class), q.tenants.all[l.tenant].waiting
 		if w == l.head {
 			k = q.rank(l, now)
 		}
 		if w.seq == first[l.class] {
 			k = max(k, q.risen(l.class, q.turns[l.class], now))
-		}
-		if w.admitted {
-			continue
 		}
 		if least == nil || k < rank || k == rank && (n > most || n == most && w.seq > least.seq) {
 			least, rank, most = w, k, n

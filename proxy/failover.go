@@ -153,9 +153,7 @@ func (s *stream) resume(cause actors.Cause) error {
 	defer func() {
 		s.link, s.record = x.link, x.record
 		x.link, x.rest = link{}, nil
-		if cap(sp.body) > keptBody {
-			sp.body = nil
-		}
+		sp.body = reuseBody(sp.body)
 	}()
 	for {
 		again, err := s.rejoin()

@@ -16,7 +16,7 @@ func (r *Request) AppendBody(dst, body, text []byte, tokens uint64) ([]byte, boo
 	}
 	less := func(least uint64) func(dst, old []byte) []byte {
 		return func(dst, old []byte) []byte {
-			n, ok := count(old)
+			n, ok := rawjson.Count(old)
 			if !ok {
 				return append(dst, old...)
 			}
@@ -77,9 +77,6 @@ func appendExtended(dst, messages, text []byte) []byte {
 		return append(dst, messages...)
 	}
 	dst = append(dst, messages[:start]...)
-	dst, ok := rawjson.AppendEdited(dst, last, []rawjson.Edit{{Op: rawjson.Replace, Name: "content", With: extend(text)}})
-	if !ok {
-		dst = append(dst, last...)
-	}
+	dst = rawjson.AppendOr(dst, last, []rawjson.Edit{{Op: rawjson.Replace, Name: "content", With: extend(text)}})
 	return append(dst, messages[end:]...)
 }

@@ -18,8 +18,6 @@ const (
 	die // it tells that the worker has failed
 )
 
-const endMark = "[DONE]"
-
 // isEndMark reports whether what may be the beginning of an event has the end mark
 // for its first line, which ends the stream whatever follows.
 func isEndMark(event []byte) bool {
@@ -27,7 +25,7 @@ func isEndMark(event []byte) bool {
 	if !ok {
 		return false
 	}
-	rest, ok := bytes.CutPrefix(bytes.TrimPrefix(value, []byte(" ")), []byte(endMark))
+	rest, ok := bytes.CutPrefix(bytes.TrimPrefix(value, []byte(" ")), []byte(sse.EndMark))
 	return ok && len(rest) > 0 && (rest[0] == '\n' || rest[0] == '\r')
 }
 
@@ -54,7 +52,7 @@ func (f *Follower) read(event []byte) action {
 		return pass
 	}
 	data := bytes.TrimPrefix(event[start:end], []byte(" "))
-	if string(data) == endMark {
+	if string(data) == sse.EndMark {
 		f.state = Ended
 		return pass
 	}
@@ -72,7 +70,7 @@ func (f *Follower) read(event []byte) action {
 	if f.part > 0 {
 		return act
 	}
-	if f.chunks > chunks && act == change && !f.finished && !isObject(m[4]) {
+	if f.chunks > chunks && act == change && !f.finished && !rawjson.IsObject(m[4]) {
 		f.like.learn(event, f.latest)
 	}
 	return pass
@@ -107,7 +105,7 @@ func rejects(data []byte) bool {
 	if code == nil {
 		code = rawjson.Member(data, "code")
 	}
-	n, ok := count(code)
+	n, ok := rawjson.Count(code)
 	return ok && n >= 400 && n < 500
 }
 
@@ -126,15 +124,15 @@ func (f *Follower) noteHead(id, created, model []byte) {
 
 // noteUsage notes the tokens so far, where an event tells of them.
 func (f *Follower) noteUsage(usage []byte) {
-	if !isObject(usage) {
+	if !rawjson.IsObject(usage) {
 		return
 	}
 	var m [3][]byte
 	rawjson.Members(usage, usageNames[:3], m[:])
-	if n, ok := count(m[1]); ok {
+	if n, ok := rawjson.Count(m[1]); ok {
 		f.counted = n
 	}
-	if _, ok := count(m[0]); ok && f.part == 0 {
+	if _, ok := rawjson.Count(m[0]); ok && f.part == 0 {
 		f.prompt = append(f.prompt[:0], m[0]...)
 		if f.details = f.details[:0]; len(m[2]) <= longestHead {
 			f.details = append(f.details, m[2]...)

@@ -106,7 +106,7 @@ func (c *checker) member(name, v []byte) Refusal {
 		c.limited = true
 		return c.limit(v)
 	case "min_tokens":
-		if _, ok := count(v); !ok {
+		if _, ok := rawjson.Count(v); !ok {
 			return ifGiven(v, Limit)
 		}
 	case "continue_final_message":
@@ -130,7 +130,7 @@ func ifGiven(v []byte, r Refusal) Refusal {
 
 // limit notes a limit of tokens. A null is none.
 func (c *checker) limit(v []byte) Refusal {
-	n, ok := count(v)
+	n, ok := rawjson.Count(v)
 	switch {
 	case string(v) == "null":
 	case !ok || n == 0:
@@ -191,25 +191,8 @@ func lastOf(array []byte) (element []byte, start, end int) {
 	return element, start, end
 }
 
-// count is the value of a number of tokens: an integer of up to 15 digits.
-func count(value []byte) (n uint64, ok bool) {
-	if len(value) == 0 || len(value) > 15 || value[0] == '0' && len(value) > 1 {
-		return 0, false
-	}
-	for _, c := range value {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + uint64(c-'0')
-	}
-	return n, true
-}
-
 // isString reports whether a raw value is a string.
 func isString(v []byte) bool { return len(v) >= 2 && v[0] == '"' }
 
 // inside is what stands between the quotes of a string.
 func inside(v []byte) []byte { return v[1 : len(v)-1] }
-
-// isObject reports whether a raw value is an object.
-func isObject(v []byte) bool { return bytes.HasPrefix(v, []byte("{")) }

@@ -32,17 +32,8 @@ func (f *Follower) appendEvent(dst, event []byte, act action) []byte {
 		edits = append(edits, rawjson.Edit{Op: rawjson.Replace, Name: "choices", With: appendWithoutRole})
 	}
 	dst = append(dst, event[:start]...)
-	dst = appendEdited(dst, event[start:end], edits)
+	dst = rawjson.AppendOr(dst, event[start:end], edits)
 	return append(dst, event[end:]...)
-}
-
-// appendEdited appends an object with edits made to it, or as it is if it is none.
-func appendEdited(dst, object []byte, edits []rawjson.Edit) []byte {
-	dst, ok := rawjson.AppendEdited(dst, object, edits)
-	if !ok {
-		dst = append(dst, object...)
-	}
-	return dst
 }
 
 // appendWithoutRole appends choices of which the only one announces no role.
@@ -54,8 +45,8 @@ func appendWithoutRole(dst, choices []byte) []byte {
 	}
 	end := a.End()
 	dst = append(dst, choices[:end-len(choice)]...)
-	dst = appendEdited(dst, choice, []rawjson.Edit{{Op: rawjson.Replace, Name: "delta", With: func(dst, old []byte) []byte {
-		return appendEdited(dst, old, []rawjson.Edit{{Op: rawjson.Delete, Name: "role"}})
+	dst = rawjson.AppendOr(dst, choice, []rawjson.Edit{{Op: rawjson.Replace, Name: "delta", With: func(dst, old []byte) []byte {
+		return rawjson.AppendOr(dst, old, []rawjson.Edit{{Op: rawjson.Delete, Name: "role"}})
 	}}})
 	return append(dst, choices[end:]...)
 }
@@ -65,15 +56,15 @@ func appendWithoutRole(dst, choices []byte) []byte {
 // its prompt, that is what this part's has without the text of the parts before.
 func (f *Follower) appendUsage(dst, usage []byte) []byte {
 	var m [3][]byte
-	if !isObject(usage) || !rawjson.Members(usage, usageNames, m[:]) {
+	if !rawjson.IsObject(usage) || !rawjson.Members(usage, usageNames, m[:]) {
 		return append(dst, usage...)
 	}
-	prompt, ok := count(m[0])
-	generated, also := count(m[1])
+	prompt, ok := rawjson.Count(m[0])
+	generated, also := rawjson.Count(m[1])
 	if !ok || !also {
 		return append(dst, usage...)
 	}
-	if n, ok := count(f.prompt); ok {
+	if n, ok := rawjson.Count(f.prompt); ok {
 		prompt = n
 	} else {
 		prompt = max(prompt, f.before) - f.before
@@ -85,12 +76,12 @@ func (f *Follower) appendUsage(dst, usage []byte) []byte {
 	edits := []rawjson.Edit{
 		number("prompt_tokens", prompt), number("completion_tokens", generated), number("total_tokens", prompt+generated),
 	}
-	if isObject(m[2]) {
+	if rawjson.IsObject(m[2]) {
 		details := f.details
 		if len(details) == 0 {
 			details = []byte("null") // what was cached of the first part's prompt is not known
 		}
 		edits = append(edits, rawjson.Edit{Op: rawjson.Replace, Name: "prompt_tokens_details", Value: details})
 	}
-	return appendEdited(dst, usage, edits)
+	return rawjson.AppendOr(dst, usage, edits)
 }

@@ -53,7 +53,7 @@ func appendOneToken(dst, old []byte) []byte {
 	if len(old) == 0 || string(old) == "null" {
 		old = []byte("{}")
 	}
-	return appendOr(dst, old, []rawjson.Edit{
+	return rawjson.AppendOr(dst, old, []rawjson.Edit{
 		{Name: "max_tokens", Value: one},
 		{Name: "min_tokens", Value: one},
 		{Op: rawjson.Replace, Name: "n", Value: one},
@@ -92,20 +92,10 @@ func AppendRescue(dst, body []byte, kind Kind, kv []byte) ([]byte, bool) {
 }
 
 func appendOwnSampling(dst, old []byte) []byte {
-	return appendOr(dst, old, []rawjson.Edit{{Op: rawjson.Replace, Name: extraArgs, With: appendWithoutKV}})
+	return rawjson.AppendOr(dst, old, []rawjson.Edit{{Op: rawjson.Replace, Name: extraArgs, With: appendWithoutKV}})
 }
 
 // appendWithoutKV appends extra arguments without transfer parameters.
 func appendWithoutKV(dst, old []byte) []byte {
-	return appendOr(dst, old, []rawjson.Edit{{Op: rawjson.Delete, Name: kvField}})
-}
-
-// appendOr appends value with the edits made to it, or as it is if it is no
-// object.
-func appendOr(dst, value []byte, edits []rawjson.Edit) []byte {
-	dst, ok := rawjson.AppendEdited(dst, value, edits)
-	if !ok {
-		dst = append(dst, value...)
-	}
-	return dst
+	return rawjson.AppendOr(dst, old, []rawjson.Edit{{Op: rawjson.Delete, Name: kvField}})
 }

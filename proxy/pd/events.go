@@ -126,8 +126,8 @@ func (r rule) needsReply(event []byte) bool {
 		return false
 	}
 	data := event[start:end]
-	return isObject(rawjson.Member(data, "usage")) ||
-		r.kind == Responses && isObject(rawjson.Member(rawjson.Member(data, "response"), "usage"))
+	return rawjson.IsObject(rawjson.Member(data, "usage")) ||
+		r.kind == Responses && rawjson.IsObject(rawjson.Member(rawjson.Member(data, "response"), "usage"))
 }
 
 // appendEvent appends an event, put right.

@@ -52,7 +52,7 @@ func (r *Reply) AppendMerged(dst, answer []byte, q Request) []byte {
 	if given(r.promptLogprobs) {
 		edits = append(edits, rawjson.Edit{Name: choiceFields[0], Value: r.promptLogprobs})
 	}
-	return appendOr(dst, answer, edits)
+	return rawjson.AppendOr(dst, answer, edits)
 }
 
 // readMerge reads the first choice of the reply.
@@ -86,7 +86,7 @@ func (r *Reply) readMerge(q Request) *merge {
 			return m
 		}
 	}
-	if offset, ok := count(last[textOffset]); ok && last[0][0] == '"' {
+	if offset, ok := rawjson.Count(last[textOffset]); ok && last[0][0] == '"' {
 		m.base = offset + codePoints(last[0])
 	} else {
 		m.logs[textOffset] = nil
@@ -116,7 +116,7 @@ func (m *merge) appendChoices(dst, choices []byte) []byte {
 		if m.prompt != nil {
 			edits = append(edits, rawjson.Edit{Name: choiceFields[0], Value: m.prompt})
 		}
-		dst = appendOr(dst, choice, edits)
+		dst = rawjson.AppendOr(dst, choice, edits)
 	}
 }
 
@@ -132,7 +132,7 @@ func (m *merge) size() int {
 // appendLogs appends the logprobs of a choice with the prompt's before them.
 func (m *merge) appendLogs(dst, logs []byte) []byte {
 	var v [len(logFields)][]byte
-	if m.n == 0 || !isObject(logs) || !rawjson.Members(logs, logFields[:], v[:]) {
+	if m.n == 0 || !rawjson.IsObject(logs) || !rawjson.Members(logs, logFields[:], v[:]) {
 		return append(dst, logs...)
 	}
 	skip := 0 // tokens of the prompt that are there
@@ -162,7 +162,7 @@ func (m *merge) appendLogs(dst, logs []byte) []byte {
 		}
 		edits = append(edits, rawjson.Edit{Op: rawjson.Replace, Name: name, Value: append(value, ']')})
 	}
-	return appendOr(dst, logs, edits)
+	return rawjson.AppendOr(dst, logs, edits)
 }
 
 // appendOffsets appends the elements of offsets, moved behind the prompt.
@@ -176,7 +176,7 @@ func (m *merge) appendOffsets(dst, offsets []byte) []byte {
 		if some {
 			dst = append(dst, ',')
 		}
-		if n, ok := count(value); ok {
+		if n, ok := rawjson.Count(value); ok {
 			dst = strconv.AppendUint(dst, n+m.base, 10)
 		} else {
 			dst = append(dst, value...)
@@ -188,7 +188,7 @@ func (m *merge) appendOffsets(dst, offsets []byte) []byte {
 // generated: about n more in each choice, the prompt's. Without usage there is
 // no telling, and the tokens themselves decide.
 func holdsPrompt(answer []byte, n int) bool {
-	generated, ok := count(rawjson.Member(rawjson.Member(answer, "usage"), "completion_tokens"))
+	generated, ok := rawjson.Count(rawjson.Member(rawjson.Member(answer, "usage"), "completion_tokens"))
 	if !ok {
 		return true
 	}

@@ -41,14 +41,14 @@ func ReadReply(body []byte) (Reply, error) {
 	switch {
 	case v[0] == nil:
 		r.Handoff = HandoffMissing
-	case isObject(v[0]):
+	case rawjson.IsObject(v[0]):
 		r.Handoff, r.KV = HandoffGiven, v[0]
 	case string(v[0]) == "null":
 		r.Handoff = HandoffNull
 	default:
 		r.Handoff = HandoffIllTyped
 	}
-	if isObject(v[1]) {
+	if rawjson.IsObject(v[1]) {
 		r.usage = v[1]
 	}
 	return r, nil

@@ -77,6 +77,4 @@ func asksFor(value []byte) bool {
 
 func isTrue(value []byte) bool { return string(value) == "true" }
 
-func isObject(value []byte) bool { return len(value) > 0 && value[0] == '{' }
-
 func isArray(value []byte) bool { return len(value) > 0 && value[0] == '[' }

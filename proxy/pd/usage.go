@@ -23,7 +23,7 @@ func (r rule) appendAnswer(dst, answer []byte, event bool) []byte {
 		{Op: rawjson.Replace, Name: kvField, With: appendHidden},
 		{Op: rawjson.Replace, Name: "usage", With: r.appendUsage},
 		{Op: rawjson.Replace, Name: "response", With: func(dst, old []byte) []byte {
-			return appendOr(dst, old, []rawjson.Edit{
+			return rawjson.AppendOr(dst, old, []rawjson.Edit{
 				{Op: rawjson.Replace, Name: kvField, With: appendHidden},
 				{Op: rawjson.Replace, Name: "usage", With: r.appendUsage},
 			})
@@ -32,7 +32,7 @@ func (r rule) appendAnswer(dst, answer []byte, event bool) []byte {
 	if !event || r.kind != Responses {
 		edits = edits[:2]
 	}
-	return appendOr(dst, answer, edits)
+	return rawjson.AppendOr(dst, answer, edits)
 }
 
 // AppendAnswer appends the decode worker's answer to a request of kind, put
@@ -51,7 +51,7 @@ func (r rule) mayChange(b []byte) bool {
 
 // appendHidden appends null in place of transfer parameters.
 func appendHidden(dst, old []byte) []byte {
-	if isObject(old) || isArray(old) {
+	if rawjson.IsObject(old) || isArray(old) {
 		return append(dst, literal.null...)
 	}
 	return append(dst, old...)
@@ -71,7 +71,7 @@ const totalTokens = len(usageFields) - 1
 // taken from the prefill worker's. Counts that are right keep their text.
 func (r rule) appendUsage(dst, decode []byte) []byte {
 	var d, p [len(usageFields)][]byte
-	if !r.kind.hasUsage() || !isObject(decode) || !rawjson.Members(decode, usageFields[:], d[:]) {
+	if !r.kind.hasUsage() || !rawjson.IsObject(decode) || !rawjson.Members(decode, usageFields[:], d[:]) {
 		return append(dst, decode...)
 	}
 	rawjson.Members(r.prefill, usageFields[:], p[:])
@@ -81,19 +81,19 @@ func (r rule) appendUsage(dst, decode []byte) []byte {
 	}
 	details, output := input+1, input+2
 	edits := make([]rawjson.Edit, 0, 3)
-	if in, ok := count(p[input]); ok {
+	if in, ok := rawjson.Count(p[input]); ok {
 		edits = appendCount(edits, usageFields[input], d[input], in)
-		if out, ok := count(d[output]); ok {
+		if out, ok := rawjson.Count(d[output]); ok {
 			edits = appendCount(edits, usageFields[totalTokens], d[totalTokens], in+out)
 		}
 	}
 	edits = appendDetails(edits, usageFields[details], d[details], p[details])
-	return appendOr(dst, decode, edits)
+	return rawjson.AppendOr(dst, decode, edits)
 }
 
 // appendCount appends an edit that makes a count n, if it is there and another.
 func appendCount(edits []rawjson.Edit, name string, old []byte, n uint64) []rawjson.Edit {
-	if had, ok := count(old); ok && had == n {
+	if had, ok := rawjson.Count(old); ok && had == n {
 		return edits
 	}
 	return append(edits, rawjson.Edit{Op: rawjson.Replace, Name: name, Value: strconv.AppendUint(nil, n, 10)})
@@ -106,16 +106,16 @@ const cachedTokens = "cached_tokens"
 // from there.
 func appendDetails(edits []rawjson.Edit, name string, decode, prefill []byte) []rawjson.Edit {
 	fields := detailFields(prefill)
-	if isObject(decode) {
+	if rawjson.IsObject(decode) {
 		fields = append(fields, rawjson.Edit{Op: rawjson.Delete, Name: cachedTokens}) // unless it is set
 		return append(edits, rawjson.Edit{Op: rawjson.Replace, Name: name, With: func(dst, old []byte) []byte {
-			return appendOr(dst, old, fields)
+			return rawjson.AppendOr(dst, old, fields)
 		}})
 	}
 	if len(fields) == 0 || decode != nil && string(decode) != "null" {
 		return edits
 	}
-	return append(edits, rawjson.Edit{Name: name, Value: appendOr(nil, []byte("{}"), fields)})
+	return append(edits, rawjson.Edit{Name: name, Value: rawjson.AppendOr(nil, []byte("{}"), fields)})
 }
 
 // Details of the prefill worker that are taken over: how many, and the bytes of
@@ -145,23 +145,9 @@ func detailFields(prefill []byte) []rawjson.Edit {
 		if len(value) > maxDetail || string(value) == "null" {
 			continue
 		}
-		if _, number := count(value); number || string(name) != cachedTokens {
+		if _, number := rawjson.Count(value); number || string(name) != cachedTokens {
 			fields = append(fields, rawjson.Edit{Name: string(name), Value: value})
 		}
 	}
 	return fields
-}
-
-// count is the value of a number of tokens: an integer of up to 15 digits.
-func count(value []byte) (n uint64, ok bool) {
-	if len(value) == 0 || len(value) > 15 || value[0] == '0' && len(value) > 1 {
-		return 0, false
-	}
-	for _, c := range value {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + uint64(c-'0')
-	}
-	return n, true
 }

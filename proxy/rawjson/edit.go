@@ -30,6 +30,15 @@ type Edit struct {
 // maxEdits is the number of bits that say which edits found their members.
 const maxEdits = 64
 
+// AppendOr appends value with the edits made to it, or as it is if it is no object.
+func AppendOr(dst, value []byte, edits []Edit) []byte {
+	dst, ok := AppendEdited(dst, value, edits)
+	if !ok {
+		dst = append(dst, value...)
+	}
+	return dst
+}
+
 // AppendEdited appends object with the edits made to it. New members stand
 // behind the others in the order of the edits, written compactly. With a member
 // that is deleted goes one comma and the space next to it; every other byte

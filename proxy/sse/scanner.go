@@ -20,9 +20,9 @@ type Scanner struct {
 // wherever an encoder of JSON puts one.
 const headSize = 40
 
-// endMark is the line by which OpenAI-compatible servers end a stream. The
+// EndMark is the line by which OpenAI-compatible servers end a stream. The
 // blank behind the colon may be missing.
-const endMark = "[DONE]"
+const EndMark = "[DONE]"
 
 // Feed takes the next piece of the stream and reports whether the end mark,
 // a line of its own, has been seen.
@@ -77,7 +77,7 @@ func (s *Scanner) judge(head []byte) {
 		if len(rest) > 0 && rest[0] == ' ' {
 			rest = rest[1:]
 		}
-		s.finished = string(rest) == endMark
+		s.finished = string(rest) == EndMark
 		s.failed = s.failed || Failure(rest)
 		return
 	}
