@@ -50,24 +50,14 @@ func runCompare(c *cli.Context) error {
 			return append([]string{"compare", fmt.Sprintf("--%s=%d", routerCore, core)}, os.Args[2:]...)
 		})
 	}
-	dir, err := os.MkdirTemp("", "bench")
+	programs, done, err := programsOf(c, true)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer done()
 	s := compare.Settings{
 		Rounds: c.Int("rounds"), Seconds: c.Float64("seconds"), Streams: c.Int("streams"), Leavings: c.Int("leavings"),
-		Prompts: c.Uint64("prompts"), Only: c.StringSlice("router"), PeersDir: c.String("peers-dir"), Loadstar: c.String("loadstar"),
-		Core: c.Int(routerCore),
-	}
-	if s.Loadstar == "" {
-		fmt.Fprintln(os.Stderr, "building loadstar")
-		if s.Loadstar, err = compare.Build(c.Context, dir, "loadstar/cmd/loadstar"); err != nil {
-			return err
-		}
-	}
-	if s.Bench, err = os.Executable(); err != nil {
-		return err
+		Prompts: c.Uint64("prompts"), Only: c.StringSlice("router"), Core: c.Int(routerCore), Programs: programs,
 	}
 	result, err := compare.Run(c.Context, s, os.Stderr)
 	if result == nil {
@@ -84,6 +74,24 @@ func runCompare(c *cli.Context) error {
 	}
 	fmt.Fprintf(os.Stderr, "raw results: %s\n", file)
 	return errors.Join(report.Compare(c.App.Writer, result, nil), err)
+}
+
+// programsOf is what the flags say of programs. Loadstar is built where it is
+// wanted and not named; done takes it away again.
+func programsOf(c *cli.Context, wanted bool) (p compare.Programs, done func(), err error) {
+	p, done = compare.Programs{PeersDir: c.String("peers-dir"), Loadstar: c.String("loadstar")}, func() {}
+	if p.Bench, err = os.Executable(); err != nil || p.Loadstar != "" || !wanted {
+		return p, done, err
+	}
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return p, done, err
+	}
+	fmt.Fprintln(os.Stderr, "building loadstar")
+	if p.Loadstar, err = compare.BuildLoadstar(c.Context, dir); err != nil {
+		return p, done, errors.Join(err, os.RemoveAll(dir))
+	}
+	return p, func() { _ = os.RemoveAll(dir) }, nil
 }
 
 // shown are arguments without the paths of one machine.

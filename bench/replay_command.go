@@ -73,22 +73,12 @@ func runReplay(c *cli.Context) error {
 	if url != "" && !c.IsSet("router") {
 		s.Routers = nil
 	}
-	s.Programs = compare.Programs{PeersDir: c.String("peers-dir"), Loadstar: c.String("loadstar")}
-	var err error
-	if s.Programs.Bench, err = os.Executable(); err != nil {
+	programs, done, err := programsOf(c, url == "")
+	if err != nil {
 		return err
 	}
-	if s.Programs.Loadstar == "" && url == "" {
-		dir, err := os.MkdirTemp("", "bench")
-		if err != nil {
-			return err
-		}
-		defer os.RemoveAll(dir)
-		fmt.Fprintln(os.Stderr, "building loadstar")
-		if s.Programs.Loadstar, err = compare.Build(c.Context, dir, "loadstar/cmd/loadstar"); err != nil {
-			return err
-		}
-	}
+	defer done()
+	s.Programs = programs
 	result, err := replay.Run(c.Context, s, c.App.ErrWriter)
 	if result == nil {
 		return err

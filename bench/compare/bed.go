@@ -61,8 +61,6 @@ func (r *running) end() { r.process.end() }
 
 func (r *running) url() string { return "http://" + r.address + path }
 
-func (r *running) cpu() (time.Duration, error) { return cpuOf(r.pids) }
-
 func (r *running) memory() (float64, error) {
 	bytes, err := memoryOf(r.pids)
 	return float64(bytes), err
@@ -71,17 +69,26 @@ func (r *running) memory() (float64, error) {
 // spent runs a load and tells the CPU time that the router used meanwhile.
 func (r *running) spent(ctx context.Context, cfg load.Config) (*load.Report, time.Duration, error) {
 	cfg.URL = r.url()
-	before, err := r.cpu()
+	var report *load.Report
+	cpu, err := r.during(func() (err error) {
+		report, err = load.Run(ctx, cfg)
+		return err
+	})
 	if err != nil {
 		return nil, 0, err
 	}
-	report, err := load.Run(ctx, cfg)
+	return report, cpu, ctx.Err()
+}
+
+// during tells the CPU time that the router uses while f runs.
+func (r *running) during(f func() error) (time.Duration, error) {
+	before, err := cpuOf(r.pids)
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
-	after, err := r.cpu()
-	if err != nil {
-		return nil, 0, err
+	if err := f(); err != nil {
+		return 0, err
 	}
-	return report, after - before, ctx.Err()
+	after, err := cpuOf(r.pids)
+	return after - before, err
 }

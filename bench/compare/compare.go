@@ -21,10 +21,8 @@ type Settings struct {
 	Leavings int      `json:"leavings"`          // clients that leave, each way
 	Prompts  uint64   `json:"unique_prompts"`    // for growth
 	Only     []string `json:"routers,omitempty"` // names; all if empty
-	PeersDir string   `json:"-"`                 // looked in before PATH
-	Loadstar string   `json:"-"`                 // the binary
-	Bench    string   `json:"-"`                 // the bench program's binary
 	Core     int      `json:"-"`                 // the routers'; this process must not run there
+	Programs `json:"-"`
 }
 
 const nullWorkers, holders = 2, 4
@@ -118,7 +116,7 @@ func Run(ctx context.Context, s Settings, log io.Writer) (*Result, error) {
 	c.null = addresses
 	err = errors.Join(c.costs(ctx), c.holds(ctx))
 	c.result.Interrupted = ctx.Err() != nil
-	c.result.Machine.Load[1] = loadAverage()
+	c.result.Machine.Load[1] = LoadAverage()
 	return c.result, err
 }
 
@@ -128,7 +126,7 @@ func (c *comparison) look(ctx context.Context) {
 		if len(c.Only) > 0 && !slices.Contains(c.Only, p.name) {
 			continue
 		}
-		f, err := p.locate(ctx, Programs{PeersDir: c.PeersDir, Loadstar: c.Loadstar, Bench: c.Bench})
+		f, err := p.locate(ctx, c.Programs)
 		if err != nil {
 			fmt.Fprintf(c.log, "%s is missing; to have it measured: %s\n", p.name, p.install)
 			c.result.Routers = append(c.result.Routers, Router{Name: p.name, Missing: p.install})

@@ -20,7 +20,7 @@ func TestRun(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	s := Settings{
 		Rounds: 1, Seconds: .1, Streams: 5, Leavings: 2, Prompts: 50, Only: []string{bareName, "sglang-router"},
-		Bench: self(t), Core: cores[0],
+		Core: cores[0], Programs: Programs{Bench: self(t)},
 	}
 	r, err := Run(t.Context(), s, io.Discard)
 	if err != nil {
@@ -98,7 +98,7 @@ func TestCostRatio(t *testing.T) {
 	dir := t.TempDir()
 	var files [2]string
 	for i, pkg := range []string{"loadstar/cmd/loadstar", "loadstar/bench"} { // without the race detector
-		file, err := Build(t.Context(), dir, pkg)
+		file, err := build(t.Context(), dir, pkg)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -93,6 +93,3 @@ func (p peer) locate(ctx context.Context, in Programs) (found, error) {
 	f.version = p.version(ctx, f.file)
 	return f, nil
 }
-
-// LoadAverage is the machine's, over 1, 5 and 15 minutes; empty if it is unknown.
-func LoadAverage() string { return loadAverage() }

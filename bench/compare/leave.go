@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -44,7 +43,7 @@ func leave(ctx context.Context, r *running, seen <-chan sighting, ask, metric st
 	tail := half
 	tail.Metric += LeaveTail
 	if len(all) > 0 {
-		half.Value, tail.Value = quantile(all, .5), quantile(all, .99)
+		half.Value, tail.Value = load.Quantile(all, .5), load.Quantile(all, .99)
 	}
 	return []Sample{half, tail}, nil
 }
@@ -91,10 +90,4 @@ func await(ctx context.Context, seen <-chan sighting, want sighting, longest tim
 			return time.Time{}, ctx.Err()
 		}
 	}
-}
-
-// quantile is the q-quantile in milliseconds of at least one time. It sorts times.
-func quantile(times []time.Duration, q float64) float64 {
-	slices.Sort(times)
-	return float64(times[int(q*float64(len(times)-1)+.5)]) / float64(time.Millisecond)
 }

@@ -77,6 +77,12 @@ func find(dir, program string) (string, error) {
 }
 
 func loadstarArgs(s setup) ([]string, error) {
+	return routerArgs([]string{s.program}, s, "cache_aware", "--log-level", "warning")
+}
+
+// routerArgs is the command line that vllm-router, its relatives and Loadstar have
+// in common, behind what runs the program; more stands in front of the workers.
+func routerArgs(run []string, s setup, policy string, more ...string) ([]string, error) {
 	host, port, err := net.SplitHostPort(s.address)
 	if err != nil {
 		return nil, err
@@ -85,10 +91,9 @@ func loadstarArgs(s setup) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append([]string{
-		s.program, "--host", host, "--port", port, "--prometheus-port", metrics,
-		"--policy", cmp.Or(s.policy, "cache_aware"), "--log-level", "warning", "--worker-urls",
-	}, urls(s.workers)...), nil
+	args := append(run, "--host", host, "--port", port, "--prometheus-port", metrics, "--policy", cmp.Or(s.policy, policy))
+	args = append(append(args, more...), "--worker-urls")
+	return append(args, urls(s.workers)...), nil
 }
 
 func bareArgs(s setup) ([]string, error) {
@@ -99,21 +104,11 @@ func bareArgs(s setup) ([]string, error) {
 // is run depends on its program.
 func pythonArgs(policy string, run func(program string) ([]string, error)) func(setup) ([]string, error) {
 	return func(s setup) ([]string, error) {
-		host, port, err := net.SplitHostPort(s.address)
-		if err != nil {
-			return nil, err
-		}
-		_, metrics, err := net.SplitHostPort(s.metrics)
-		if err != nil {
-			return nil, err
-		}
 		args, err := run(s.program)
 		if err != nil {
 			return nil, err
 		}
-		args = append(args, "--host", host, "--port", port, "--prometheus-port", metrics,
-			"--policy", cmp.Or(s.policy, policy), "--log-level", "error", "--worker-startup-check-interval", "1", "--worker-urls")
-		return append(args, urls(s.workers)...), nil
+		return routerArgs(args, s, policy, "--log-level", "error", "--worker-startup-check-interval", "1")
 	}
 }
 

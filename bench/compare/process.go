@@ -143,8 +143,13 @@ func startNull(ctx context.Context, dir, bench string, cores []int, n int) (*pro
 	return p, addresses, nil
 }
 
-// Build makes a program of this module in dir.
-func Build(ctx context.Context, dir, pkg string) (string, error) {
+// BuildLoadstar makes the router's binary in dir.
+func BuildLoadstar(ctx context.Context, dir string) (string, error) {
+	return build(ctx, dir, "loadstar/cmd/loadstar")
+}
+
+// build makes a program of this module in dir.
+func build(ctx context.Context, dir, pkg string) (string, error) {
 	file := filepath.Join(dir, filepath.Base(pkg))
 	out, err := exec.CommandContext(ctx, "go", "build", "-o", file, pkg).CombinedOutput()
 	if err != nil {

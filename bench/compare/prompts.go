@@ -32,7 +32,7 @@ func growth(ctx context.Context, r *running, prompts uint64, round int) ([]Sampl
 	if err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, 500*time.Millisecond); err != nil {
+	if err := load.Pause(ctx, 500*time.Millisecond); err != nil {
 		return nil, err
 	}
 	after, err := r.memory()
@@ -63,14 +63,26 @@ func hotSpot(ctx context.Context, r *running, workers []*holder, round int) ([]S
 	if err != nil {
 		return nil, err
 	}
-	total, most := int64(0), int64(0)
+	shares := make([]int64, len(workers))
 	for i, w := range workers {
-		n := w.count.Load() - before[i]
-		total += n
-		most = max(most, n)
+		shares[i] = w.count.Load() - before[i]
 	}
 	return []Sample{{
 		Metric: HotSpot, Router: r.peer.name, Round: round, Requests: report.Requests, Failed: report.Failed(),
-		Value: float64(len(workers)) * float64(most) / float64(max(1, total)),
+		Value: Unevenness(shares),
 	}}, nil
+}
+
+// Unevenness is the number of workers times the largest share: 1 if all had the
+// same. It is 0 without workers or if none had any.
+func Unevenness(shares []int64) float64 {
+	total, most := int64(0), int64(0)
+	for _, n := range shares {
+		total += n
+		most = max(most, n)
+	}
+	if total == 0 {
+		return 0
+	}
+	return float64(len(shares)) * float64(most) / float64(total)
 }

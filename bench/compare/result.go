@@ -81,11 +81,12 @@ func machine() Machine {
 		line, _, _ := strings.Cut(rest, "\n")
 		m.CPU = strings.Trim(line, " \t:")
 	}
-	m.Load[0] = loadAverage()
+	m.Load[0] = LoadAverage()
 	return m
 }
 
-func loadAverage() string {
+// LoadAverage is the machine's, over 1, 5 and 15 minutes; empty if it is unknown.
+func LoadAverage() string {
 	fields := strings.Fields(firstLine("/proc/loadavg"))
 	return strings.Join(fields[:min(3, len(fields))], " ")
 }

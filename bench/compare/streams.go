@@ -94,17 +94,10 @@ func memoryPerStream(ctx context.Context, r *running, n int, lasts time.Duration
 		return nil, err
 	}
 	defer s.close()
-	if err := pause(ctx, slowPace*time.Millisecond); err != nil {
+	if err := load.Pause(ctx, slowPace*time.Millisecond); err != nil {
 		return nil, err
 	}
-	cpuBefore, err := r.cpu()
-	if err != nil {
-		return nil, err
-	}
-	if err := pause(ctx, lasts); err != nil {
-		return nil, err
-	}
-	cpuAfter, err := r.cpu()
+	used, err := r.during(func() error { return load.Pause(ctx, lasts) })
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +108,7 @@ func memoryPerStream(ctx context.Context, r *running, n int, lasts time.Duration
 	sample := Sample{Router: r.peer.name, Round: round, Requests: uint64(n)}
 	memory, cpu := sample, sample
 	memory.Metric, memory.Value = StreamKB, (after-before)/1000/float64(n)
-	cpu.Metric, cpu.Value = StreamCPU, 100*float64(cpuAfter-cpuBefore)/float64(lasts)
+	cpu.Metric, cpu.Value = StreamCPU, 100*float64(used)/float64(lasts)
 	return []Sample{memory, cpu}, nil
 }
 
@@ -127,14 +120,7 @@ func cpuPerChunk(ctx context.Context, r *running, lasts time.Duration, round int
 	}
 	defer s.close()
 	events := s.events.Load()
-	cpu, err := r.cpu()
-	if err != nil {
-		return nil, err
-	}
-	if err := pause(ctx, lasts); err != nil {
-		return nil, err
-	}
-	after, err := r.cpu()
+	used, err := r.during(func() error { return load.Pause(ctx, lasts) })
 	if err != nil {
 		return nil, err
 	}
@@ -144,18 +130,6 @@ func cpuPerChunk(ctx context.Context, r *running, lasts time.Duration, round int
 		sample.Note = "no event came"
 		return []Sample{sample}, nil
 	}
-	sample.Value = micros(after-cpu) / float64(events)
+	sample.Value = micros(used) / float64(events)
 	return []Sample{sample}, nil
-}
-
-// pause waits for d, or fails when ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -9,11 +9,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
+	"loadstar/bench/load"
 	"loadstar/bench/worker"
 )
 
@@ -22,16 +22,6 @@ const (
 	startTimeout = 10 * time.Second
 	stopTimeout  = 10 * time.Second
 )
-
-// build makes the router's binary in dir.
-func build(ctx context.Context, dir string) (string, error) {
-	path := filepath.Join(dir, "loadstar")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", path, "loadstar/cmd/loadstar").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("go build loadstar/cmd/loadstar: %w\n%s", err, out)
-	}
-	return path, nil
-}
 
 // bed is the processes of a scenario.
 type bed struct {
@@ -119,7 +109,7 @@ func (b *bed) startRouter(ctx context.Context, workers []*simulated, args ...str
 		if time.Now().After(deadline) {
 			return nil, errors.Join(fmt.Errorf("%s is not ready after %v; its log is %s", b.binary, startTimeout, log.Name()), err)
 		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
+		if err := load.Pause(ctx, 20*time.Millisecond); err != nil {
 			return nil, err
 		}
 	}
@@ -177,14 +167,4 @@ func (b *bed) end() {
 		_ = w.cmd.Wait()
 	}
 	b.routers, b.workers = nil, nil
-}
-
-// pause waits for d, or fails when ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -20,6 +20,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"loadstar/bench/compare"
 )
 
 // Command and SimulateCommand are the arguments that make the bench program run
@@ -57,7 +59,7 @@ func Run(ctx context.Context, args []string) error {
 	}
 	defer os.RemoveAll(dir)
 	if *binary == "" {
-		if *binary, err = build(ctx, dir); err != nil {
+		if *binary, err = compare.BuildLoadstar(ctx, dir); err != nil {
 			return err
 		}
 	}

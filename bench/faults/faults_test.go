@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
+
+	"loadstar/bench/compare"
 )
 
 func TestMain(m *testing.M) {
@@ -29,7 +30,7 @@ func TestScenarios(t *testing.T) {
 		t.Skip("runs a router and its workers for seconds")
 	}
 	dir := t.TempDir()
-	binary, err := build(t.Context(), dir)
+	binary, err := compare.BuildLoadstar(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,31 +152,6 @@ func TestParseScenarios(t *testing.T) {
 			}
 			if got != tt.want {
 				t.Errorf("parseScenarios(%q) gave %s, want %s", tt.args, got, tt.want)
-			}
-		})
-	}
-}
-
-func TestQuantile(t *testing.T) {
-	var hundred []time.Duration
-	for i := range 101 {
-		hundred = append(hundred, time.Duration(100-i)*time.Millisecond)
-	}
-	for _, tt := range []struct {
-		name  string
-		times []time.Duration
-		q     float64
-		want  float64
-	}{
-		{"of nothing", nil, .5, 0},
-		{"of one", []time.Duration{7 * time.Millisecond}, .99, 7},
-		{"median", slices.Clone(hundred), .5, 50},
-		{"p99", slices.Clone(hundred), .99, 99},
-		{"longest", slices.Clone(hundred), 1, 100},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := quantile(tt.times, tt.q); got != tt.want {
-				t.Errorf("quantile(%v) = %v, want %v", tt.q, got, tt.want)
 			}
 		})
 	}

@@ -96,15 +96,6 @@ func number(v float64) string {
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
-// quantile is the q-quantile in milliseconds, or 0 of nothing. It sorts times.
-func quantile(times []time.Duration, q float64) float64 {
-	if len(times) == 0 {
-		return 0
-	}
-	slices.Sort(times)
-	return ms(times[int(q*float64(len(times)-1)+0.5)])
-}
-
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // pick collects a time of the results for which keep holds.

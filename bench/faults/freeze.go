@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"loadstar/bench/load"
 	"loadstar/bench/worker"
 )
 
@@ -58,7 +59,7 @@ func (f freeze) run(ctx context.Context, b *bed) (report, error) {
 	start := time.Now()
 	switched := make(chan freezing)
 	go func() { switched <- f.stopAndGo(ctx, workers[0], router, start) }()
-	results, unsent := c.poisson(ctx, load{
+	results, unsent := c.poisson(ctx, traffic{
 		rate: f.rate, lasts: f.before + f.frozen + f.after, begin: start,
 		next: func() ask { return ask{stream: true, prompt: 256} },
 	})
@@ -79,7 +80,7 @@ type freezing struct {
 }
 
 func (f freeze) stopAndGo(ctx context.Context, w *simulated, router *router, start time.Time) (h freezing) {
-	if h.err = pause(ctx, f.before); h.err != nil {
+	if h.err = load.Pause(ctx, f.before); h.err != nil {
 		return h
 	}
 	if h.err = w.signal(syscall.SIGSTOP); h.err != nil {
@@ -93,7 +94,7 @@ func (f freeze) stopAndGo(ctx context.Context, w *simulated, router *router, sta
 				h.found = time.Since(start)
 			}
 		}
-		if h.err = pause(ctx, 20*time.Millisecond); h.err != nil {
+		if h.err = load.Pause(ctx, 20*time.Millisecond); h.err != nil {
 			break
 		}
 	}

@@ -4,14 +4,16 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"loadstar/bench/load"
 )
 
 // maxOpen bounds the requests of one load that have not ended. What is due beyond
 // it is not sent.
 const maxOpen = 8192
 
-// load is requests that come as a Poisson process.
-type load struct {
+// traffic is requests that come as a Poisson process.
+type traffic struct {
 	rate  float64 // requests a second
 	lasts time.Duration
 	next  func() ask
@@ -20,13 +22,14 @@ type load struct {
 
 // poisson sends a load, waits for the last answer and returns all results, in
 // order of their ends, and how many requests were due and not sent.
-func (c *client) poisson(ctx context.Context, l load) (results []result, unsent int) {
+func (c *client) poisson(ctx context.Context, l traffic) (results []result, unsent int) {
 	ended := make(chan result, maxOpen)
 	open, start := 0, time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	<-timer.C
-	for due := interval(l.rate); due < l.lasts && ctx.Err() == nil; due += interval(l.rate) {
+	arrivals := load.Poisson(l.rate, rand.Uint64())
+	for due, _ := arrivals(); due < l.lasts && ctx.Err() == nil; due, _ = arrivals() {
 		timer.Reset(time.Until(start.Add(due)))
 		for waiting := true; waiting; {
 			select {
@@ -56,10 +59,6 @@ func (c *client) poisson(ctx context.Context, l load) (results []result, unsent 
 		results = append(results, <-ended)
 	}
 	return results, unsent
-}
-
-func interval(rate float64) time.Duration {
-	return time.Duration(rand.ExpFloat64() / rate * float64(time.Second))
 }
 
 // closed keeps that many requests under way at each client for the warm-up and

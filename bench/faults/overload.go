@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"loadstar/bench/load"
 	"loadstar/bench/worker"
 )
 
@@ -129,7 +130,7 @@ func (o overload) flood(ctx context.Context, b *bed, r *report, workers []*simul
 	probes := make(chan []time.Duration)
 	probing, stop := context.WithCancel(ctx)
 	go func() { probes <- c.probe(probing, 50*time.Millisecond) }()
-	results, unsent := c.poisson(ctx, load{
+	results, unsent := c.poisson(ctx, traffic{
 		rate: 2 * capacity, lasts: o.lasts, begin: time.Now(),
 		next: func() ask { return ask{prompt: o.prompt} },
 	})
@@ -144,31 +145,31 @@ func (o overload) flood(ctx context.Context, b *bed, r *report, workers []*simul
 	r.atLeast(part, "goodput", 100*o.goodput(results, "")/capacity, "% of capacity", leastGoodput)
 	good := func(x *result) bool { return x.good() }
 	waits := pick(results, good, func(x *result) time.Duration { return x.waited })
-	r.add(part, "wait for a worker, p50", quantile(waits, .5), "ms")
-	r.add(part, "wait for a worker, p99", quantile(waits, .99), "ms")
-	r.atMost(part, "wait for a worker, longest", quantile(waits, 1), "ms", ms(q.timeout)+mostWaitOver)
-	r.add(part, "answer of those served, p50", quantile(pick(results, good, (*result).took), .5), "ms")
-	r.add(part, "answer of those served, p99", quantile(pick(results, good, (*result).took), .99), "ms")
+	r.add(part, "wait for a worker, p50", load.Quantile(waits, .5), "ms")
+	r.add(part, "wait for a worker, p99", load.Quantile(waits, .99), "ms")
+	r.atMost(part, "wait for a worker, longest", load.Quantile(waits, 1), "ms", ms(q.timeout)+mostWaitOver)
+	r.add(part, "answer of those served, p50", load.Quantile(pick(results, good, (*result).took), .5), "ms")
+	r.add(part, "answer of those served, p99", load.Quantile(pick(results, good, (*result).took), .99), "ms")
 
 	// What is turned away for the queue's length is answered at once with 429, what
 	// has waited in it for too long then with 503.
 	atOnce := func(x *result) bool { return x.status == http.StatusTooManyRequests }
 	later := func(x *result) bool { return x.status == http.StatusServiceUnavailable }
 	if took := pick(results, atOnce, (*result).took); len(took) > 0 {
-		r.add(part, "refused at once, p50", quantile(took, .5), "ms")
-		r.atMost(part, "refused at once, p99", quantile(took, .99), "ms", mostRefusal)
+		r.add(part, "refused at once, p50", load.Quantile(took, .5), "ms")
+		r.atMost(part, "refused at once, p99", load.Quantile(took, .99), "ms", mostRefusal)
 	}
 	if took := pick(results, later, (*result).took); len(took) > 0 {
-		r.add(part, "refused after a wait, p50", quantile(took, .5), "ms")
-		r.add(part, "refused after a wait, p99", quantile(took, .99), "ms")
-		r.atMost(part, "refused after a wait, longest", quantile(took, 1), "ms", ms(q.timeout)+mostWaitOver)
+		r.add(part, "refused after a wait, p50", load.Quantile(took, .5), "ms")
+		r.add(part, "refused after a wait, p99", load.Quantile(took, .99), "ms")
+		r.atMost(part, "refused after a wait, longest", load.Quantile(took, 1), "ms", ms(q.timeout)+mostWaitOver)
 	}
 	silent := pick(results, func(x *result) bool { return (atOnce(x) || later(x)) && x.later == 0 }, (*result).took)
 	r.atMost(part, "refusals without Retry-After", float64(len(silent)), "requests", 0)
-	r.add(part, "GET /liveness meanwhile, p50", quantile(alive, .5), "ms")
-	r.add(part, "GET /liveness meanwhile, p99", quantile(alive, .99), "ms")
+	r.add(part, "GET /liveness meanwhile, p50", load.Quantile(alive, .5), "ms")
+	r.add(part, "GET /liveness meanwhile, p99", load.Quantile(alive, .99), "ms")
 	all := func(*result) bool { return true }
-	r.add(part, "generator late, p99", quantile(pick(results, all, func(x *result) time.Duration { return x.late }), .99), "ms")
+	r.add(part, "generator late, p99", load.Quantile(pick(results, all, func(x *result) time.Duration { return x.late }), .99), "ms")
 	r.add(part, "requests not sent by the generator", float64(unsent), "requests")
 	r.fates(part, results)
 	return nil
@@ -194,7 +195,7 @@ func (o overload) compete(ctx context.Context, b *bed, r *report, workers []*sim
 	c := newClient(router.url)
 	defer c.close()
 	const flood = 2.
-	results, _ := c.poisson(ctx, load{
+	results, _ := c.poisson(ctx, traffic{
 		rate: (v.asks + flood) * capacity, lasts: o.lasts, begin: time.Now(),
 		next: func() ask {
 			group, value := "flooding", v.flooding
@@ -231,8 +232,8 @@ func (o overload) compete(ctx context.Context, b *bed, r *report, workers []*sim
 	}
 	for _, group := range []string{"modest", "flooding"} {
 		waits := pick(results, func(x *result) bool { return x.good() && x.ask.group == group }, func(x *result) time.Duration { return x.waited })
-		r.add(part, group+": wait, p50", quantile(waits, .5), "ms")
-		r.add(part, group+": wait, p99", quantile(waits, .99), "ms")
+		r.add(part, group+": wait, p50", load.Quantile(waits, .5), "ms")
+		r.add(part, group+": wait, p99", load.Quantile(waits, .99), "ms")
 	}
 	r.fates(part, results)
 	return nil
@@ -267,7 +268,7 @@ func (r *result) took() time.Duration { return r.total }
 // an answer that needs no worker, on this machine under this load.
 func (c *client) probe(ctx context.Context, interval time.Duration) []time.Duration {
 	var took []time.Duration
-	for pause(ctx, interval) == nil {
+	for load.Pause(ctx, interval) == nil {
 		if d, err := c.live(ctx); err == nil {
 			took = append(took, d)
 		}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"loadstar/bench/load"
 	"loadstar/bench/worker"
 )
 
@@ -66,7 +67,7 @@ func (p poison) serve(ctx context.Context, b *bed, r *report, fault string, spre
 	defer c.close()
 	poisoned := make(chan []result)
 	go func() { poisoned <- p.poisonAll(ctx, c, fault, spread) }()
-	good, _ := c.poisson(ctx, load{
+	good, _ := c.poisson(ctx, traffic{
 		rate: p.rate, lasts: p.before + p.spread + p.after, begin: time.Now(),
 		next: func() ask { return ask{group: "good", prompt: 256} },
 	})
@@ -106,14 +107,14 @@ func (p poison) serve(ctx context.Context, b *bed, r *report, fault string, spre
 	r.add(part, "good requests", float64(len(good)), "requests")
 	r.atMost(part, "good requests that failed", float64(failed), "requests", mostOthersFailed)
 	all := func(*result) bool { return true }
-	r.add(part, "good requests, p99", quantile(pick(good, all, (*result).took), .99), "ms")
+	r.add(part, "good requests, p99", load.Quantile(pick(good, all, (*result).took), .99), "ms")
 	r.add(part, "worker calls for all poisoned ones", float64(total), "calls")
 	allowed := mostCalls
 	if fault == atOnce {
 		allowed = mostCallsKept
 	}
 	r.atMost(part, "worker calls for one, the most", float64(most), "calls", float64(allowed))
-	r.add(part, "poisoned ones, p50", quantile(pick(bad, all, (*result).took), .5), "ms")
+	r.add(part, "poisoned ones, p50", load.Quantile(pick(bad, all, (*result).took), .5), "ms")
 	r.add(part, "changes of breakers", s.sum("vllm_router_cb_state_transitions_total"), "changes")
 	r.add(part, "retries not made for the budget", s.sum("loadstar_retry_budget_refused_total"), "retries")
 	r.fates(part, bad)
@@ -124,7 +125,7 @@ func (p poison) serve(ctx context.Context, b *bed, r *report, fault string, spre
 func (p poison) poisonAll(ctx context.Context, c *client, fault string, spread time.Duration) []result {
 	ended := make(chan result, p.number)
 	sent := 0
-	for err := pause(ctx, p.before); err == nil && sent < p.number; err = pause(ctx, spread/time.Duration(p.number)) {
+	for err := load.Pause(ctx, p.before); err == nil && sent < p.number; err = load.Pause(ctx, spread/time.Duration(p.number)) {
 		a := ask{
 			group: "poisoned", prompt: 256,
 			headers: map[string]string{headerFault: fault, headerPoison: strconv.Itoa(sent)},

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"loadstar/bench/load"
 	"loadstar/bench/worker"
 )
 
@@ -68,7 +69,7 @@ func (k soak) run(ctx context.Context, b *bed) (report, error) {
 	var unsent int
 	for start := time.Now(); time.Since(start) < k.lasts && ctx.Err() == nil; {
 		// In pieces, for the results of hours need not be kept.
-		results, n := c.poisson(ctx, load{
+		results, n := c.poisson(ctx, traffic{
 			rate: k.rate, lasts: min(time.Minute, k.lasts-time.Since(start)), begin: start,
 			next: func() ask {
 				a := ask{prompt: k.prompt, stream: rand.IntN(2) == 0}
@@ -108,7 +109,7 @@ func (k soak) run(ctx context.Context, b *bed) (report, error) {
 // watch samples until ctx ends.
 func (k soak) watch(ctx context.Context, router *router) []sample {
 	var samples []sample
-	for start := time.Now(); pause(ctx, k.every) == nil; {
+	for start := time.Now(); load.Pause(ctx, k.every) == nil; {
 		if s, err := router.sample(ctx); err == nil {
 			s.Seconds = time.Since(start).Seconds()
 			samples = append(samples, s)
@@ -194,7 +195,7 @@ func (k soak) books(ctx context.Context, r *report, workers []*simulated, router
 		if open == 0 && s.sum("vllm_router_worker_load") == 0 || time.Now().After(deadline) {
 			break
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := load.Pause(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}

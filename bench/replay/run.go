@@ -93,7 +93,7 @@ func (s Settings) measure(ctx context.Context, dir, name string, round int) (*Me
 	} else if err := s.untilReady(ctx); err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, settle); err != nil {
+	if err := load.Pause(ctx, settle); err != nil {
 		return nil, err
 	}
 	return m, s.replay(ctx, newPlan(s, next, round), to, workers, m)
@@ -119,8 +119,8 @@ func (s Settings) replay(ctx context.Context, p *plan, to string, workers []*sim
 		m.Requests.ByWorker = append(m.Requests.ByWorker, g.requests-before[i].requests)
 		m.Prompts.ByWorker = append(m.Prompts.ByWorker, g.tokens-before[i].tokens)
 	}
-	m.Requests.Unevenness = unevenness(m.Requests.ByWorker)
-	m.Prompts.Unevenness = unevenness(m.Prompts.ByWorker)
+	m.Requests.Unevenness = compare.Unevenness(m.Requests.ByWorker)
+	m.Prompts.Unevenness = compare.Unevenness(m.Prompts.ByWorker)
 	return nil
 }
 
@@ -138,18 +138,8 @@ func (s Settings) untilReady(ctx context.Context) error {
 		if time.Now().After(deadline) {
 			return errors.Join(fmt.Errorf("%s doesn't answer a generation of model %s within %v: errors %v, statuses %v", s.URL, s.Model, startTimeout, report.Errors, report.Statuses), ctx.Err())
 		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
+		if err := load.Pause(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
-	}
-}
-
-// pause waits for d, or fails when ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -62,17 +62,3 @@ func givenTo(all []*simulated) []given {
 	}
 	return g
 }
-
-// unevenness is the number of workers times the largest share: 1 if all had the
-// same. It is 0 without workers or if none had any.
-func unevenness(shares []int64) float64 {
-	total, most := int64(0), int64(0)
-	for _, n := range shares {
-		total += n
-		most = max(most, n)
-	}
-	if total == 0 {
-		return 0
-	}
-	return float64(len(shares)) * float64(most) / float64(total)
-}
