@@ -221,7 +221,10 @@ func (l *link) close(reset bool) {
 }
 
 func isTimeout(err error) bool {
-	t, ok := errors.AsType[net.Error](err)
+	t, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err)
 	return ok && t.Timeout()
 }
 
