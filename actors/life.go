@@ -9,7 +9,7 @@ package actors
 // and never too early.
 type life struct {
 	stirred  bool  // gave a sign since the last look
-	held     bool  // held requests at the last look
+	held     bool  // held requests at the last look, and has ever since
 	signed   bool  // gave a sign ever
 	signAt   int64 // the look that saw the last sign
 	silentAt int64 // the look since which it holds requests and gives no sign

@@ -67,6 +67,23 @@ func (v *vigil) want(when string, wedged ...bool) {
 	}
 }
 
+// What a worker held before it held nothing is not counted against it, though it
+// holds something again before the next look.
+func TestEmptiedBetweenLooks(t *testing.T) {
+	v := newVigil(t, 2, nil)
+	v.pass(v.o.WedgedAfter-2*time.Second, 0)
+	v.leases[1].Release(ClientGone, v.now)
+	again := acquire(t, v.r, Request{Now: v.now})
+	for again.URL != base(1) {
+		again.Release(ClientGone, v.now)
+		again = acquire(t, v.r, Request{Now: v.now})
+	}
+	v.pass(v.o.WedgedAfter-time.Second, 0)
+	v.want("before its time", false, false)
+	v.pass(3*time.Second, 0)
+	v.want("after it", false, true)
+}
+
 func TestWedgedWorker(t *testing.T) {
 	v := newVigil(t, 3, nil)
 	v.pass(v.o.WedgedAfter-time.Second, 0, 2)

@@ -221,6 +221,9 @@ func (s *state) giveBack(t ticket, c Cause, now int64) {
 	w.pending -= sl.pending
 	w.outcomes[c]++
 	s.recount(w)
+	if w.load() == 0 {
+		w.life.held = false
+	}
 	s.live--
 	s.returned++
 	if w.member && sl.epoch == w.epoch {
