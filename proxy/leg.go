@@ -53,15 +53,20 @@ func (g *leg) converse(pool *upstream.Pool, worker actors.WorkerID) (size int, e
 	if g.link.watchAt.IsZero() {
 		g.link.watchAt = begun.Add(armAfter)
 	}
-	var conn *upstream.Conn
-	if !g.once {
-		conn = pool.Idle(begun)
-	}
-	if conn != nil {
+	for !g.once {
+		conn := pool.Idle(begun)
+		if conn == nil {
+			break
+		}
 		g.link.attach(conn)
 		size, err = g.roundTrip()
-		if err == nil {
+		switch {
+		case err == nil:
 			return size, nil
+		case errors.Is(err, upstream.ErrStirred):
+			g.sent = false
+			g.link.part(nil, false)
+			continue
 		}
 		stale := conn.Reader().Buffered() == 0 && time.Since(begun) < staleWithin
 		if c := causeOf(err, false); c != actors.UpstreamReset || !stale || g.calledOff() {
@@ -124,7 +129,7 @@ func (g *leg) roundTrip() (size int, err error) {
 	l := &g.link
 	werr := l.write(g.head, g.rest, g.patience)
 	g.sent = werr == nil
-	if errors.Is(werr, errClientGone) || isTimeout(werr) {
+	if errors.Is(werr, errClientGone) || errors.Is(werr, upstream.ErrStirred) || isTimeout(werr) {
 		return 0, werr
 	}
 	// A worker that refuses a request may answer while it is still being sent. If it

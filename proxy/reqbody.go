@@ -50,8 +50,8 @@ func reuseBody(b []byte) []byte {
 		return b[:0]
 	}
 	if cap(b) == bodyUnit {
-		b = b[:0]
-		bodyPool.Put(&b)
+		unused := b[:0]
+		bodyPool.Put(&unused)
 	}
 	return nil
 }

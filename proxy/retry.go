@@ -136,8 +136,10 @@ func (x *exchange) runWhole(lease actors.Lease) (again bool, err error) {
 		}
 		reuse, err = x.relay(pool, &lease)
 	}
-	var f *failure
-	if errors.As(err, &f) {
+	if err == nil {
+		return false, nil
+	}
+	if f, ok := errors.AsType[*failure](err); ok {
 		cause = f.cause
 		return x.mayRetry(&lease, f), err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"loadstar/proxy/httphead"
+	"loadstar/proxy/upstream"
 )
 
 // sendSlice is how long a large body may find no room at the worker before it is
@@ -16,12 +17,20 @@ const sendSlice = 500 * time.Millisecond
 var errAnswered = errors.New("the worker has answered before it had the whole request")
 
 // write sends head and body, for at most patience (0 is without end). A write that
-// lasts is watched. Errors: errClientGone, errAnswered, those of the network.
+// lasts is watched. A small request goes out with the read that follows. Errors:
+// errClientGone, errAnswered, upstream.ErrStirred, those of the network.
 func (l *link) write(head, body []byte, patience time.Duration) error {
+	if body == nil && l.conn.Asks() {
+		l.conn.Ask(head)
+		return nil
+	}
 	if body == nil {
 		// So little fits into the socket's buffer.
 		_, err := l.conn.Write(head)
 		return l.why(err)
+	}
+	if l.conn.Asks() && l.conn.Reused() && !l.conn.Quiet() {
+		return upstream.ErrStirred
 	}
 	rest := net.Buffers{head, body}
 	if !l.guard.Armed() {

@@ -26,13 +26,25 @@ type Conn struct {
 	raw     syscall.RawConn
 	looks   func(fd uintptr) // look, bound once
 	isQuiet bool             // what it has found
+
+	// Of Ask.
+	ask    []byte                // to be written by the next read; nil is nothing
+	turns  func(fd uintptr) bool // turn, bound once
+	into   []byte                // where that read puts what comes
+	n      int                   // bytes that it has got
+	failed error                 // why it got none
 }
+
+// ErrStirred says that a kept connection is of no use: since its last answer was
+// read the worker has closed it, or has sent something that nobody asked for.
+// Nothing was written to it.
+var ErrStirred = errors.New("the worker has closed a connection that was not in use, or has sent something over it")
 
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readerSize) }}
 
 func (c *Conn) attach() {
 	c.br = readers.Get().(*bufio.Reader)
-	c.br.Reset(c.Conn)
+	c.br.Reset(c)
 }
 
 func (c *Conn) detach() {
@@ -40,7 +52,7 @@ func (c *Conn) detach() {
 		c.br.Reset(nil)
 		readers.Put(c.br)
 	}
-	c.br, c.wide = nil, nil
+	c.br, c.wide, c.ask, c.failed = nil, nil, nil, nil
 }
 
 // Reader reads what the worker sends.

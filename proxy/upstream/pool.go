@@ -116,10 +116,10 @@ func (p *Pool) Host() []byte { return p.host }
 // Prefix is what stands in front of the path of every request to this worker.
 func (p *Pool) Prefix() []byte { return p.prefix }
 
-// Idle returns an unused connection, or nil when there is none that still
-// stands. Each is looked at first: what the worker has sent since its last answer
-// was read must not be taken for the next one. Its deadlines are those of its last
-// use.
+// Idle returns an unused connection, or nil when there is none. What the worker has
+// sent since its last answer was read must not be taken for the next one: so each is
+// looked at first, but for one that Asks, which is looked at when it is written to.
+// Its deadlines are those of its last use.
 func (p *Pool) Idle(now time.Time) *Conn {
 	for {
 		var c *Conn
@@ -132,7 +132,7 @@ func (p *Pool) Idle(now time.Time) *Conn {
 				return nil
 			}
 		}
-		if now.Sub(c.usedAt) >= p.opts.IdleTimeout || !c.Quiet() {
+		if now.Sub(c.usedAt) >= p.opts.IdleTimeout || !c.Asks() && !c.Quiet() {
 			c.Close()
 			continue
 		}
@@ -164,7 +164,7 @@ func (p *Pool) Dial(ctx context.Context) (*Conn, error) {
 		nc.Close()
 		return nil, err
 	}
-	c.looks = c.look
+	c.looks, c.turns = c.look, c.turn
 	if p.network.tls != nil {
 		t := tls.Client(nc, p.network.tls)
 		if err := t.HandshakeContext(ctx); err != nil {

@@ -13,7 +13,8 @@ import (
 )
 
 // TestIdleLooks checks that a worker that has closed an unused connection, or has
-// sent something unasked, is noticed before the connection is used.
+// sent something unasked, is noticed before the connection is used: before it is
+// handed out, or before the first byte is written.
 func TestIdleLooks(t *testing.T) {
 	ca := newIssuer(t)
 	for _, tt := range []struct {
@@ -63,6 +64,9 @@ func TestIdleLooks(t *testing.T) {
 				}
 				tt.do(t, raw)
 				await(t, "the end is seen", func() bool { return !c.Quiet() })
+				if scheme == "http" {
+					wantStirred(t, p, c, raw)
+				}
 				if got := p.Idle(now); got != good {
 					t.Errorf("Idle() = %p, want %p, the other one", got, good)
 				}
@@ -71,6 +75,26 @@ func TestIdleLooks(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// wantStirred checks that the pool's next connection is c, that nothing can be asked
+// over it, and that its other end gets nothing.
+func wantStirred(t *testing.T, p *Pool, c *Conn, end *net.TCPConn) {
+	t.Helper()
+	if got := p.Idle(time.Now()); got != c {
+		t.Fatalf("Idle() = %p, want %p", got, c)
+	}
+	c.Ask([]byte("request"))
+	if _, err := c.Reader().Peek(1); !errors.Is(err, ErrStirred) {
+		t.Errorf("read: %v, want %v", err, ErrStirred)
+	}
+	c.Close()
+	if err := end.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return // it is closed
+	}
+	if n, _ := end.Read(make([]byte, 8)); n > 0 { // whatever ends it
+		t.Errorf("the worker got %d bytes, want none", n)
 	}
 }
 
