@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	chaosEvents = flag.Int("chaos.events", 10_000, "random events in TestChaos and in TestChaosPD, over all policies")
+	chaosEvents = flag.Int("chaos.events", chaosDefault, "random events in TestChaos and in TestChaosPD, over all policies")
 	chaosSeed   = flag.Uint64("chaos.seed", 0, "seed of TestChaos; 0 takes one from the clock")
 )
 
