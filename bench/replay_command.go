@@ -12,13 +12,14 @@ import (
 
 	"loadstar/bench/compare"
 	"loadstar/bench/replay"
+	"loadstar/bench/workload"
 )
 
 func replayCommand() *cli.Command {
 	return &cli.Command{
 		Name: "replay", Usage: "replay a trace or a synthetic workload through routers and measure where its requests went",
 		ArgsUsage: "WORKLOAD",
-		Description: "A workload is one of " + strings.Join(replay.Synthetics(), ", ") + ", or the file of a trace: lines of\n" +
+		Description: "A workload is one of " + strings.Join(workload.Synthetics(), ", ") + ", or the file of a trace: lines of\n" +
 			"timestamp_ms,input_tokens,output_tokens,block ids (a+n for n+1 of them from a on), or JSON objects with\n" +
 			"timestamp (ms), input_length, output_length and hash_ids; either may be compressed with gzip.\n" +
 			"Routers: " + strings.Join(compare.Names(), ", ") + ".\n" +

@@ -5,9 +5,8 @@
 //
 // # Prompts
 //
-// A request is a list of block ids. Each id becomes its own text of as many bytes
-// as a block of a simulated worker has, so that two prompts share just the blocks
-// that their lists begin with. Texts differ between rounds, as nothing is to be
+// A request is a list of block ids; see package workload. Each id becomes its own
+// text of as many bytes as a block of a simulated worker has. Texts differ between rounds, as nothing is to be
 // left from the one before.
 //
 // # The endless cache
@@ -27,6 +26,5 @@
 // # Memory
 //
 // A trace is read as it is sent. What is kept is bounded: the requests under way,
-// those of one tick of the trace's clock, and the endless cache's blocks. A trace
-// that needs more ends with an error that says so.
+// and what package workload keeps.
 package replay

@@ -8,19 +8,20 @@ import (
 
 	"loadstar/bench/load"
 	"loadstar/bench/worker"
+	"loadstar/bench/workload"
 )
 
 // plan hands out a workload's requests as they fall due and books what became of
 // them.
 type plan struct {
 	settings Settings
-	next     workload
+	next     workload.Source
 	salt     uint64
 
 	// Everything following is of the goroutine that asks for arrivals, until all have
 	// been asked for.
 	sent    uint64
-	endless *endless
+	endless *workload.Endless
 	err     error // of the workload
 
 	mu       sync.Mutex // guards the rest
@@ -30,14 +31,14 @@ type plan struct {
 
 // planned is a request that has an arrival but no end.
 type planned struct {
-	request
+	workload.Request
 	hits    int // blocks that the endless cache had
 	counted bool
 }
 
-func newPlan(s Settings, next workload, round int) *plan {
+func newPlan(s Settings, next workload.Source, round int) *plan {
 	return &plan{
-		settings: s, next: next, salt: mix(s.Seed + uint64(round)), endless: newEndless(),
+		settings: s, next: next, salt: workload.Mix(s.Seed + uint64(round)), endless: workload.NewEndless(),
 		underWay: make(map[uint64]planned), booked: newBook(),
 	}
 }
@@ -50,17 +51,17 @@ func (p *plan) arrivals() (time.Duration, bool) {
 	}
 	r, err := p.next()
 	if err == nil {
-		at := r.at.Seconds()
+		at := r.At.Seconds()
 		if s.Seconds > 0 && at >= s.Seconds {
 			return 0, false
 		}
 		var hits int
-		if hits, err = p.endless.take(r.blocks); err == nil {
+		if hits, err = p.endless.Take(r.Blocks); err == nil {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.underWay[p.sent] = planned{request: r, hits: hits, counted: at >= s.WarmUp}
+			p.underWay[p.sent] = planned{Request: r, hits: hits, counted: at >= s.WarmUp}
 			p.sent++
-			return s.real(r.at), true
+			return s.real(r.At), true
 		}
 	}
 	if !errors.Is(err, io.EOF) {
@@ -72,12 +73,12 @@ func (p *plan) arrivals() (time.Duration, bool) {
 // source is the body of the n-th request.
 func (p *plan) source(n uint64) []byte {
 	p.mu.Lock()
-	r := p.underWay[n].request
+	r := p.underWay[n].Request
 	p.mu.Unlock()
-	if r.output == unknown {
-		r.output = outputTokens
+	if r.Output == workload.Unknown {
+		r.Output = workload.OutputTokens
 	}
-	r.output = min(max(r.output, 1), p.settings.MaxOutput)
+	r.Output = min(max(r.Output, 1), p.settings.MaxOutput)
 	return body(p.settings.Model, r, p.salt)
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"loadstar/bench/worker"
+	"loadstar/bench/workload"
 )
 
 // content is the prompt in a body, which must be a chat completion.
@@ -44,8 +45,8 @@ func TestPromptsShareTheirFirstBlocks(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			a := content(t, body("m", request{blocks: tt.a, output: 7}, tt.saltA))
-			b := content(t, body("m", request{blocks: tt.b, output: 7}, tt.saltB))
+			a := content(t, body("m", workload.Request{Blocks: tt.a, Output: 7}, tt.saltA))
+			b := content(t, body("m", workload.Request{Blocks: tt.b, Output: 7}, tt.saltB))
 			if len(a) != len(tt.a)*worker.BlockBytes || len(b) != len(tt.b)*worker.BlockBytes {
 				t.Errorf("prompts of %d and %d blocks have %d and %d bytes", len(tt.a), len(tt.b), len(a), len(b))
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"loadstar/bench/compare"
+	"loadstar/bench/workload"
 )
 
 // Settings say what is replayed, through which routers, and to what workers. A
@@ -50,8 +51,8 @@ const (
 // withDefaults are the settings with the workload's defaults, which are those of
 // the simulations that routing was designed with.
 func (s Settings) withDefaults() Settings {
-	if w, isSynthetic := syntheticNamed(s.Workload); isSynthetic {
-		s.Rate = cmp.Or(s.Rate, w.rate)
+	if workload.IsSynthetic(s.Workload) {
+		s.Rate = cmp.Or(s.Rate, workload.DefaultRate(s.Workload))
 		s.Seconds = cmp.Or(s.Seconds, 120)
 		s.TimeScale = cmp.Or(s.TimeScale, 1)
 		s.Workers = cmp.Or(s.Workers, 4)
@@ -78,8 +79,8 @@ func (s Settings) check() error {
 			faults = append(faults, fmt.Errorf(format, args...))
 		}
 	}
-	wrong(s.Workload == "", "no workload: give one of %s, or the file of a trace", known())
-	_, isSynthetic := syntheticNamed(s.Workload)
+	wrong(s.Workload == "", "no workload: give one of %s, or the file of a trace", strings.Join(workload.Synthetics(), ", "))
+	isSynthetic := workload.IsSynthetic(s.Workload)
 	wrong(s.Rate != 0 && !isSynthetic, "rate %v: the requests of a trace have times, give a speed", s.Rate)
 	for _, n := range []struct {
 		name  string
@@ -132,11 +133,8 @@ func onLoopback(address string) bool {
 }
 
 // open is the workload of a round. The same round has the same one for all routers.
-func (s Settings) open(round int) (workload, io.Closer, error) {
-	if w, isSynthetic := syntheticNamed(s.Workload); isSynthetic {
-		return w.make(s.Rate, s.Seed+uint64(round-1)), io.NopCloser(nil), nil
-	}
-	return openTrace(s.Workload, s.BlockTokens)
+func (s Settings) open(round int) (workload.Source, io.Closer, error) {
+	return workload.Open(s.Workload, s.Rate, s.Seed+uint64(round-1), s.BlockTokens)
 }
 
 // real is how long something of the workload takes when it is sent.

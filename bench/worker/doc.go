@@ -45,7 +45,7 @@
 //
 // # How it is built
 //
-// One goroutine owns an engine's state (state.go, which reads no clock, cache.go
+// One goroutine owns an engine's state (state.go, which reads no clock, package lru
 // and pins.go); HTTP handlers send it messages and wait for progress. Engines
 // never talk to each other: the decode request's handler carries the claim from
 // one to the other. All this uses only the time package for time, so

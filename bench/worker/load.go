@@ -107,7 +107,7 @@ func (s *state) endFetches(now time.Time) {
 			return false
 		}
 		for _, p := range j.prompts {
-			s.cache.add(p.chain)
+			s.cache.Add(p.chain)
 			s.stats.LoadedTokens += int64(tokenCount(p.size))
 		}
 		s.stats.LoadedTokens -= int64(j.hits * BlockTokens)

@@ -3,6 +3,8 @@ package worker
 import (
 	"slices"
 	"time"
+
+	"loadstar/bench/lru"
 )
 
 // state is the engine's books: who waits, who is prefilled, who decodes. It
@@ -13,7 +15,7 @@ import (
 type state struct {
 	cfg   Config
 	width int // prompts prefilled at once
-	cache *cache
+	cache *lru.Cache
 	stats Stats // the counters; what can be derived is filled in by snapshot
 
 	queue   []*job
@@ -29,7 +31,7 @@ type state struct {
 }
 
 func newState(cfg Config) *state {
-	s := &state{cfg: cfg, width: 1, cache: newCache(cfg.CacheBlocks), pins: newPins()}
+	s := &state{cfg: cfg, width: 1, cache: lru.New(cfg.CacheBlocks), pins: newPins()}
 	s.stats.Ranks = make(map[int]int64)
 	if cfg.ChunkedPrefill {
 		s.width = cfg.MaxRunning
@@ -92,7 +94,7 @@ func (s *state) leave(j *job, o outcome, now time.Time) {
 // flush empties the cache.
 func (s *state) flush(now time.Time) {
 	s.advance(now)
-	s.cache.clear()
+	s.cache.Clear()
 }
 
 // next is when something happens by itself, if anything will.
@@ -171,7 +173,7 @@ func (s *state) lookUp(j *job) {
 	}
 	j.looked = true
 	for _, p := range j.prompts {
-		j.hits += min(s.cache.match(p.chain), p.usable())
+		j.hits += min(s.cache.Match(p.chain), p.usable())
 		s.stats.PromptBlocks += int64(len(p.chain))
 		s.stats.PromptTokens += int64(tokenCount(p.size))
 	}
@@ -197,7 +199,7 @@ func (s *state) endPrefills(now time.Time) {
 			return false
 		}
 		for _, p := range j.prompts {
-			s.cache.add(p.chain)
+			s.cache.Add(p.chain)
 		}
 		j.phase = decoding
 		if j.limit > 0 {
@@ -264,7 +266,7 @@ func (s *state) snapshot(now time.Time) Stats {
 	for rank, n := range s.stats.Ranks {
 		c.Ranks[rank] = n
 	}
-	c.Waiting, c.Running, c.CachedBlocks = len(s.queue), s.running(), s.cache.len()
+	c.Waiting, c.Running, c.CachedBlocks = len(s.queue), s.running(), s.cache.Len()
 	c.Loading, c.PinnedRequests, c.PinnedBlocks = len(s.fetch), len(s.pins.order), s.pins.blocks
 	c.HeldBlocks = s.pins.blocks
 	for _, jobs := range [][]*job{s.fetch, s.prefill, s.decode} {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"loadstar/bench/lru"
 )
 
 // unit is the tick of the slow model. Every time in these tests is a multiple.
@@ -29,7 +31,7 @@ type slowJob struct {
 
 type slowState struct {
 	cfg   Config
-	cache *slowCache
+	cache *lru.Cache
 	jobs  []*slowJob // order of arrival, and so of everything else
 	step  int        // ticks left of the step, 0 for none
 }
@@ -50,7 +52,7 @@ func (s *slowState) settle() {
 		if n, busy := s.running(); !j.in && !busy && n < s.cfg.MaxRunning {
 			j.in, j.prefill = true, true
 			j.left = j.job.prompts[0].size / BlockBytes
-			j.left -= min(s.cache.match(j.job.prompts[0].chain), j.job.prompts[0].usable())
+			j.left -= min(s.cache.Match(j.job.prompts[0].chain), j.job.prompts[0].usable())
 		}
 	}
 	if s.step == 0 {
@@ -79,7 +81,7 @@ func (s *slowState) tick() {
 			if j.left--; j.left == 0 {
 				j.prefill = false
 				j.tokens = min(1, j.job.limit)
-				s.cache.add(j.job.prompts[0].chain)
+				s.cache.Add(j.job.prompts[0].chain)
 			}
 		}
 	}
@@ -110,7 +112,7 @@ func FuzzState(f *testing.F) {
 		cfg := testConfig()
 		cfg.ChunkedPrefill = chunked
 		now := time.Unix(0, 0)
-		s, slow := newState(cfg), &slowState{cfg: cfg, cache: &slowCache{limit: cfg.CacheBlocks}}
+		s, slow := newState(cfg), &slowState{cfg: cfg, cache: lru.New(cfg.CacheBlocks)}
 		var open []*job
 		script = script[:min(len(script), 400)] // more of the same teaches nothing
 		for len(script) >= 2 {
@@ -200,7 +202,7 @@ func compare(t *testing.T, s *state, slow *slowState) {
 	if !slices.Equal(got, want) {
 		t.Fatalf("jobs are\n%q, want\n%q", got, want)
 	}
-	if got, want := s.cache.newestFirst(), slow.cache.keys; !slices.Equal(got, want) {
+	if got, want := s.cache.Keys(), slow.cache.Keys(); !slices.Equal(got, want) {
 		t.Fatalf("the cache holds %x, want %x", got, want)
 	}
 }

@@ -1,4 +1,4 @@
-package replay
+package workload
 
 import (
 	"bytes"
@@ -10,28 +10,28 @@ import (
 
 // parseCSV reads milliseconds, tokens of the prompt and of the answer, and runs of
 // block ids.
-func parseCSV(line []byte) (request, error) {
+func parseCSV(line []byte) (Request, error) {
 	fields := bytes.Split(line, []byte(","))
 	if len(fields) != 4 {
-		return request{}, fmt.Errorf("%d fields: give four, timestamp_ms,input_tokens,output_tokens,block ids", len(fields))
+		return Request{}, fmt.Errorf("%d fields: give four, timestamp_ms,input_tokens,output_tokens,block ids", len(fields))
 	}
 	at, err := strconv.ParseFloat(string(fields[0]), 64)
 	if err != nil {
-		return request{}, fmt.Errorf("time %q: give milliseconds", fields[0])
+		return Request{}, fmt.Errorf("time %q: give milliseconds", fields[0])
 	}
-	r := request{}
-	if r.at, err = milliseconds(at); err != nil {
-		return request{}, err
+	r := Request{}
+	if r.At, err = milliseconds(at); err != nil {
+		return Request{}, err
 	}
-	if r.input, err = tokens("input", fields[1]); err != nil {
-		return request{}, err
+	if r.Input, err = tokens("input", fields[1]); err != nil {
+		return Request{}, err
 	}
-	if r.output, err = tokens("output", fields[2]); err != nil {
-		return request{}, err
+	if r.Output, err = tokens("output", fields[2]); err != nil {
+		return Request{}, err
 	}
 	for _, run := range bytes.Fields(fields[3]) {
-		if r.blocks, err = appendRun(r.blocks, run); err != nil {
-			return request{}, err
+		if r.Blocks, err = appendRun(r.Blocks, run); err != nil {
+			return Request{}, err
 		}
 	}
 	return r, nil
@@ -68,7 +68,7 @@ func appendRun(blocks []uint64, run []byte) ([]uint64, error) {
 // parseJSON reads an object as in the traces that Mooncake publishes: timestamp in
 // milliseconds, input_length and output_length in tokens, and hash_ids. Other
 // fields mean nothing here.
-func parseJSON(line []byte) (request, error) {
+func parseJSON(line []byte) (Request, error) {
 	var v struct {
 		Timestamp *float64 `json:"timestamp"`
 		Input     *uint32  `json:"input_length"`
@@ -76,21 +76,21 @@ func parseJSON(line []byte) (request, error) {
 		Blocks    []uint64 `json:"hash_ids"`
 	}
 	if err := json.Unmarshal(line, &v); err != nil {
-		return request{}, err
+		return Request{}, err
 	}
 	if v.Timestamp == nil {
-		return request{}, errors.New("timestamp is missing: give milliseconds")
+		return Request{}, errors.New("timestamp is missing: give milliseconds")
 	}
-	r := request{blocks: v.Blocks, input: unknown, output: unknown}
+	r := Request{Blocks: v.Blocks, Input: Unknown, Output: Unknown}
 	var err error
-	if r.at, err = milliseconds(*v.Timestamp); err != nil {
-		return request{}, err
+	if r.At, err = milliseconds(*v.Timestamp); err != nil {
+		return Request{}, err
 	}
 	if v.Input != nil {
-		r.input = int(*v.Input)
+		r.Input = int(*v.Input)
 	}
 	if v.Output != nil {
-		r.output = int(*v.Output)
+		r.Output = int(*v.Output)
 	}
 	return r, nil
 }

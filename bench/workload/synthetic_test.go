@@ -1,4 +1,4 @@
-package replay
+package workload
 
 import (
 	"slices"
@@ -7,9 +7,9 @@ import (
 )
 
 // first takes n requests.
-func first(t *testing.T, w workload, n int) []request {
+func first(t *testing.T, w Source, n int) []Request {
 	t.Helper()
-	rs := make([]request, n)
+	rs := make([]Request, n)
 	for i := range rs {
 		var err error
 		if rs[i], err = w(); err != nil {
@@ -51,17 +51,17 @@ func TestSyntheticShapes(t *testing.T) {
 			s, _ := syntheticNamed(tt.name)
 			const n, rate = 8000, 80
 			rs := first(t, s.make(rate, 3), n)
-			e, hits, blocks, last := newEndless(), 0, 0, time.Duration(0)
+			e, hits, blocks, last := NewEndless(), 0, 0, time.Duration(0)
 			for _, r := range rs {
-				if len(r.blocks) < tt.least || len(r.blocks) > tt.most || r.at < last || r.output != outputTokens {
-					t.Fatalf("%d blocks at %v after %v, %d tokens of answer; want %d to %d blocks", len(r.blocks), r.at, last, r.output, tt.least, tt.most)
+				if len(r.Blocks) < tt.least || len(r.Blocks) > tt.most || r.At < last || r.Output != OutputTokens {
+					t.Fatalf("%d blocks at %v after %v, %d tokens of answer; want %d to %d blocks", len(r.Blocks), r.At, last, r.Output, tt.least, tt.most)
 				}
-				last = r.at
-				h, err := e.take(r.blocks)
+				last = r.At
+				h, err := e.Take(r.Blocks)
 				if err != nil {
 					t.Fatal(err)
 				}
-				hits, blocks = hits+h, blocks+len(r.blocks)
+				hits, blocks = hits+h, blocks+len(r.Blocks)
 			}
 			if hit := float64(hits) / float64(blocks); hit < tt.hitLow || hit > tt.hitHi {
 				t.Errorf("the hit ratio is %.3f, want %v to %v", hit, tt.hitLow, tt.hitHi)
@@ -77,16 +77,16 @@ func TestSyntheticShapes(t *testing.T) {
 // said before.
 func TestConversationsGrow(t *testing.T) {
 	rs := first(t, conversations(manyGroups, 80, 7), 4000)
-	last := make(map[uint64]request) // by the first block of a conversation's own
+	last := make(map[uint64]Request) // by the first block of a conversation's own
 	grown := 0
 	for _, r := range rs {
-		own := r.blocks[systemBlocks]
+		own := r.Blocks[systemBlocks]
 		if before, is := last[own]; is {
-			if len(before.blocks) >= len(r.blocks) || !slices.Equal(before.blocks, r.blocks[:len(before.blocks)]) {
-				t.Fatalf("a prompt of %d blocks doesn't go on with that of %d before it", len(r.blocks), len(before.blocks))
+			if len(before.Blocks) >= len(r.Blocks) || !slices.Equal(before.Blocks, r.Blocks[:len(before.Blocks)]) {
+				t.Fatalf("a prompt of %d blocks doesn't go on with that of %d before it", len(r.Blocks), len(before.Blocks))
 			}
-			if r.at-before.at < rest {
-				t.Fatalf("a conversation's requests are %v apart, want %v", r.at-before.at, rest)
+			if r.At-before.At < rest {
+				t.Fatalf("a conversation's requests are %v apart, want %v", r.At-before.At, rest)
 			}
 			grown++
 		}

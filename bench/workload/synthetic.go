@@ -1,11 +1,15 @@
-package replay
+package workload
 
 import (
+	"io"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 )
+
+// OutputTokens is the length of the answers of synthetic workloads, and of those of
+// which a trace tells none.
+const OutputTokens = 20
 
 // Shapes of the synthetic workloads, in blocks where nothing else is said.
 const (
@@ -16,8 +20,7 @@ const (
 	groupSkew    = 1.2
 	manyGroups   = 24
 	hotGroups    = 2
-	maxUnique    = 80 // of a prompt that shares nothing, one at least
-	outputTokens = 20
+	maxUnique    = 80          // of a prompt that shares nothing, one at least
 	rest         = time.Second // between the requests of a conversation, at least
 )
 
@@ -25,12 +28,12 @@ const (
 type synthetic struct {
 	name string
 	rate float64 // requests a second, unless it is said
-	make func(rate float64, seed uint64) workload
+	make func(rate float64, seed uint64) Source
 }
 
 var synthetics = []synthetic{
-	{"conversations", 80, func(rate float64, seed uint64) workload { return conversations(manyGroups, rate, seed) }},
-	{"hot", 80, func(rate float64, seed uint64) workload { return conversations(hotGroups, rate, seed) }},
+	{"conversations", 80, func(rate float64, seed uint64) Source { return conversations(manyGroups, rate, seed) }},
+	{"hot", 80, func(rate float64, seed uint64) Source { return conversations(hotGroups, rate, seed) }},
 	{"unique", 60, unique},
 }
 
@@ -41,6 +44,26 @@ func Synthetics() []string {
 		all = append(all, s.name)
 	}
 	return all
+}
+
+// IsSynthetic reports whether a workload has this name. Anything else is a trace's
+// file.
+func IsSynthetic(name string) bool { return DefaultRate(name) > 0 }
+
+// DefaultRate is how many requests a second a synthetic workload has unless
+// something else is said; 0 for an unknown one.
+func DefaultRate(name string) float64 {
+	s, _ := syntheticNamed(name)
+	return s.rate
+}
+
+// Open is the workload of this name, at a rate if it is synthetic, or else the
+// trace in the file of that name. Traces have blocks of blockTokens tokens.
+func Open(name string, rate float64, seed uint64, blockTokens int) (Source, io.Closer, error) {
+	if s, isSynthetic := syntheticNamed(name); isSynthetic {
+		return s.make(rate, seed), io.NopCloser(nil), nil
+	}
+	return openTrace(name, blockTokens)
 }
 
 func syntheticNamed(name string) (synthetic, bool) {
@@ -84,7 +107,7 @@ type talk struct {
 // and grow by turns; each request is the next turn of a random one that is at rest.
 // One that has ended gives its place to a new one. What is said doesn't depend on
 // how the router answers, so it is the same for all.
-func conversations(groups int, rate float64, seed uint64) workload {
+func conversations(groups int, rate float64, seed uint64) Source {
 	random := rand.New(rand.NewPCG(seed, 1))
 	zipf := rand.NewZipf(random, groupSkew, 1, uint64(groups-1))
 	arrive := poisson(random, rate)
@@ -107,7 +130,7 @@ func conversations(groups int, rate float64, seed uint64) workload {
 		begin(&all[i])
 	}
 	idle := make([]*talk, 0, len(all))
-	return func() (request, error) {
+	return func() (Request, error) {
 		at := arrive()
 		idle = idle[:0]
 		rested := &all[0]
@@ -124,7 +147,7 @@ func conversations(groups int, rate float64, seed uint64) workload {
 			t = idle[random.IntN(len(idle))]
 		}
 		say(t, maxUser)
-		r := request{at: at, blocks: slices.Clone(t.blocks), input: unknown, output: outputTokens}
+		r := Request{At: at, Blocks: slices.Clone(t.blocks), Input: Unknown, Output: OutputTokens}
 		say(t, maxAnswer)
 		t.free = at + rest
 		if t.turns--; t.turns == 0 {
@@ -135,19 +158,16 @@ func conversations(groups int, rate float64, seed uint64) workload {
 }
 
 // unique prompts share nothing.
-func unique(rate float64, seed uint64) workload {
+func unique(rate float64, seed uint64) Source {
 	random := rand.New(rand.NewPCG(seed, 2))
 	arrive := poisson(random, rate)
 	fresh := uint64(0)
-	return func() (request, error) {
-		r := request{at: arrive(), blocks: make([]uint64, 1+random.IntN(maxUnique)), input: unknown, output: outputTokens}
-		for i := range r.blocks {
-			r.blocks[i] = fresh
+	return func() (Request, error) {
+		r := Request{At: arrive(), Blocks: make([]uint64, 1+random.IntN(maxUnique)), Input: Unknown, Output: OutputTokens}
+		for i := range r.Blocks {
+			r.Blocks[i] = fresh
 			fresh++
 		}
 		return r, nil
 	}
 }
-
-// known says what a workload may be called.
-func known() string { return strings.Join(Synthetics(), ", ") }

@@ -1,4 +1,4 @@
-package worker
+package lru
 
 import (
 	"slices"
@@ -26,11 +26,11 @@ func TestCache(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := newCache(tt.limit)
+			c := New(tt.limit)
 			for _, chain := range tt.adds {
-				c.add(chain)
+				c.Add(chain)
 			}
-			if got := c.match(tt.ask); got != tt.want {
+			if got := c.Match(tt.ask); got != tt.want {
 				t.Errorf("match(%v) = %d, want %d", tt.ask, got, tt.want)
 			}
 		})
@@ -43,7 +43,7 @@ type slowCache struct {
 	keys  []uint64
 }
 
-func (c *slowCache) add(chain []uint64) {
+func (c *slowCache) Add(chain []uint64) {
 	for _, key := range slices.Backward(chain[:min(len(chain), c.limit)]) {
 		c.keys = slices.DeleteFunc(c.keys, func(k uint64) bool { return k == key })
 		c.keys = slices.Insert(c.keys, 0, key)
@@ -51,32 +51,23 @@ func (c *slowCache) add(chain []uint64) {
 	}
 }
 
-func (c *slowCache) match(chain []uint64) int {
+func (c *slowCache) Match(chain []uint64) int {
 	n := 0
 	for n < len(chain) && slices.Contains(c.keys, chain[n]) {
 		n++
 	}
-	c.add(chain[:n])
+	c.Add(chain[:n])
 	return n
-}
-
-// newestFirst lists the cache's keys by walking its ring.
-func (c *cache) newestFirst() []uint64 {
-	var keys []uint64
-	for at := c.slots[0].next; at != 0; at = c.slots[at].next {
-		keys = append(keys, c.slots[at].key)
-	}
-	return keys
 }
 
 // What was hit last is evicted last, also when nothing was added.
 func TestCacheHitsCountAsUse(t *testing.T) {
-	c := newCache(2)
-	c.add([]uint64{1})
-	c.add([]uint64{2})
-	c.match([]uint64{1})
-	c.add([]uint64{3})
-	if got := c.match([]uint64{1}); got != 1 {
+	c := New(2)
+	c.Add([]uint64{1})
+	c.Add([]uint64{2})
+	c.Match([]uint64{1})
+	c.Add([]uint64{3})
+	if got := c.Match([]uint64{1}); got != 1 {
 		t.Errorf("the block that was hit is gone, the one that wasn't has stayed: match = %d, want 1", got)
 	}
 }
@@ -87,11 +78,11 @@ func FuzzCache(f *testing.F) {
 	f.Add(uint8(1), []byte{1, 2, 0, 255, 2, 2, 0})
 	f.Add(uint8(4), []byte{0, 1, 2, 3, 4, 255, 0, 0, 0, 0, 0, 5, 6, 7, 8, 1, 5, 6, 7, 8})
 	f.Fuzz(func(t *testing.T, limit uint8, script []byte) {
-		fast, slow := newCache(int(limit%16)), &slowCache{limit: int(limit % 16)}
+		fast, slow := New(int(limit%16)), &slowCache{limit: int(limit % 16)}
 		script = script[:min(len(script), 400)] // more of the same teaches nothing
 		for part := range slices.Chunk(script, 5) {
 			if part[0] == 255 {
-				fast.clear()
+				fast.Clear()
 				slow.keys = nil
 				continue
 			}
@@ -102,13 +93,13 @@ func FuzzCache(f *testing.F) {
 				}
 			}
 			if part[0]%2 == 0 {
-				fast.add(chain)
-				slow.add(chain)
-			} else if got, want := fast.match(chain), slow.match(chain); got != want {
+				fast.Add(chain)
+				slow.Add(chain)
+			} else if got, want := fast.Match(chain), slow.Match(chain); got != want {
 				t.Fatalf("match(%v) = %d, want %d", chain, got, want)
 			}
-			if got, want := fast.newestFirst(), slow.keys; !slices.Equal(got, want) || fast.len() != len(want) {
-				t.Fatalf("the cache holds %v (len %d), want %v", got, fast.len(), want)
+			if got, want := fast.Keys(), slow.keys; !slices.Equal(got, want) || fast.Len() != len(want) {
+				t.Fatalf("the cache holds %v (len %d), want %v", got, fast.Len(), want)
 			}
 		}
 	})

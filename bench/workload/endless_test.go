@@ -1,4 +1,4 @@
-package replay
+package workload
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 // slowEndless compares a prompt with all before it.
 type slowEndless [][]uint64
 
-func (s *slowEndless) take(blocks []uint64) int {
+func (s *slowEndless) Take(blocks []uint64) int {
 	hits := 0
 	for _, old := range *s {
 		n := 0
@@ -28,13 +28,13 @@ func FuzzEndless(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 0xff, 1, 2, 3, 0xff, 1, 2, 4, 0xff, 2, 3, 0xff})
 	f.Add([]byte{0, 0, 0, 0xff, 0, 0, 0xff, 0, 0, 0, 0, 0xff, 1, 0, 0xff, 0, 1})
 	f.Fuzz(func(t *testing.T, prompts []byte) {
-		fast, slow := newEndless(), &slowEndless{}
+		fast, slow := NewEndless(), &slowEndless{}
 		for i, p := range slices.Collect(split(prompts)) {
-			got, err := fast.take(p)
+			got, err := fast.Take(p)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := slow.take(p); got != want {
+			if want := slow.Take(p); got != want {
 				t.Fatalf("prompt %d, %v, begins with %d known blocks, want %d", i, p, got, want)
 			}
 		}
@@ -58,15 +58,15 @@ func split(text []byte) func(func([]uint64) bool) {
 }
 
 func TestEndlessIsBounded(t *testing.T) {
-	e := newEndless()
+	e := NewEndless()
 	e.limit = 3
-	if _, err := e.take([]uint64{1, 2, 3}); err != nil {
+	if _, err := e.Take([]uint64{1, 2, 3}); err != nil {
 		t.Fatal(err)
 	}
-	if hits, err := e.take([]uint64{1, 2, 3}); err != nil || hits != 3 {
+	if hits, err := e.Take([]uint64{1, 2, 3}); err != nil || hits != 3 {
 		t.Errorf("known blocks: %d hits, %v, want 3", hits, err)
 	}
-	_, err := e.take([]uint64{1, 2, 4})
+	_, err := e.Take([]uint64{1, 2, 4})
 	if err == nil || !strings.HasPrefix(err.Error(), "the workload has more than 3 different blocks: ") {
 		t.Errorf("a fourth block: the error is %v", err)
 	}

@@ -1,4 +1,4 @@
-package replay
+package workload
 
 import (
 	"bytes"
@@ -13,9 +13,9 @@ import (
 )
 
 // all reads a workload to its end.
-func all(t *testing.T, w workload) []request {
+func all(t *testing.T, w Source) []Request {
 	t.Helper()
-	var rs []request
+	var rs []Request
 	for {
 		r, err := w()
 		if errors.Is(err, io.EOF) {
@@ -28,7 +28,7 @@ func all(t *testing.T, w workload) []request {
 	}
 }
 
-func read(t *testing.T, text string, blockTokens int) []request {
+func read(t *testing.T, text string, blockTokens int) []Request {
 	t.Helper()
 	w, err := readTrace(strings.NewReader(text), "trace", blockTokens)
 	if err != nil {
@@ -37,10 +37,10 @@ func read(t *testing.T, text string, blockTokens int) []request {
 	return all(t, w)
 }
 
-func text(rs []request) string {
+func text(rs []Request) string {
 	var b strings.Builder
 	for _, r := range rs {
-		fmt.Fprintf(&b, "%v %v %d→%d\n", r.at, r.blocks, r.input, r.output)
+		fmt.Fprintf(&b, "%v %v %d→%d\n", r.At, r.Blocks, r.Input, r.Output)
 	}
 	return b.String()
 }
@@ -146,14 +146,14 @@ func TestSpread(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			n := 0
 			var got []time.Duration
-			for _, r := range all(t, spread(func() (request, error) {
+			for _, r := range all(t, spread(func() (Request, error) {
 				if n == len(tt.at) {
-					return request{}, io.EOF
+					return Request{}, io.EOF
 				}
 				n++
-				return request{at: tt.at[n-1], blocks: []uint64{1}}, nil
+				return Request{At: tt.at[n-1], Blocks: []uint64{1}}, nil
 			})) {
-				got = append(got, r.at)
+				got = append(got, r.At)
 			}
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("the times are %v, want %v", got, tt.want)
@@ -166,9 +166,9 @@ func TestSpread(t *testing.T) {
 func TestSpreadIsBounded(t *testing.T) {
 	blocks := make([]uint64, maxIDs)
 	read := 0
-	w := spread(func() (request, error) {
+	w := spread(func() (Request, error) {
 		read++
-		return request{blocks: blocks}, nil
+		return Request{Blocks: blocks}, nil
 	})
 	_, err := w()
 	if want := "the requests at 0s have more than 4194304 block ids together"; err == nil || err.Error() != want {
@@ -195,17 +195,17 @@ func FuzzTrace(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if r.at < last || len(r.blocks) == 0 || len(r.blocks) > maxIDs {
-				t.Fatalf("a request at %v after one at %v, with %d blocks", r.at, last, len(r.blocks))
+			if r.At < last || len(r.Blocks) == 0 || len(r.Blocks) > maxIDs {
+				t.Fatalf("a request at %v after one at %v, with %d blocks", r.At, last, len(r.Blocks))
 			}
-			last = r.at
-			if len(r.blocks) > 100 {
+			last = r.At
+			if len(r.Blocks) > 100 {
 				continue
 			}
-			line := fmt.Sprintf("0,1,1,%s", strings.Trim(fmt.Sprint(r.blocks), "[]"))
+			line := fmt.Sprintf("0,1,1,%s", strings.Trim(fmt.Sprint(r.Blocks), "[]"))
 			again, err := parseCSV([]byte(line))
-			if err != nil || !slices.Equal(again.blocks, r.blocks) {
-				t.Fatalf("%s reads as %v, %v", line, again.blocks, err)
+			if err != nil || !slices.Equal(again.Blocks, r.Blocks) {
+				t.Fatalf("%s reads as %v, %v", line, again.Blocks, err)
 			}
 		}
 	})

@@ -1,4 +1,4 @@
-package replay
+package workload
 
 import (
 	"bufio"
@@ -24,7 +24,7 @@ type trace struct {
 	lines       *bufio.Scanner
 	name        string
 	line        int
-	parse       func(line []byte) (request, error) // known from the first line on
+	parse       func(line []byte) (Request, error) // known from the first line on
 	blockTokens int
 	begun       bool
 	first, last time.Duration // as the trace has them
@@ -32,7 +32,7 @@ type trace struct {
 
 // openTrace opens a trace, which may be compressed with gzip: comma-separated
 // values, or JSON if its first line begins with a brace.
-func openTrace(file string, blockTokens int) (workload, io.Closer, error) {
+func openTrace(file string, blockTokens int) (Source, io.Closer, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, nil, err
@@ -45,7 +45,7 @@ func openTrace(file string, blockTokens int) (workload, io.Closer, error) {
 	return w, f, nil
 }
 
-func readTrace(from io.Reader, name string, blockTokens int) (workload, error) {
+func readTrace(from io.Reader, name string, blockTokens int) (Source, error) {
 	r := bufio.NewReader(from)
 	var in io.Reader = r
 	if magic, _ := r.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -61,7 +61,7 @@ func readTrace(from io.Reader, name string, blockTokens int) (workload, error) {
 }
 
 // next is the request of the next line that isn't empty.
-func (t *trace) next() (request, error) {
+func (t *trace) next() (Request, error) {
 	for t.lines.Scan() {
 		t.line++
 		line := bytes.TrimSpace(t.lines.Bytes())
@@ -79,38 +79,38 @@ func (t *trace) next() (request, error) {
 			err = t.check(&r)
 		}
 		if err != nil {
-			return request{}, fmt.Errorf("%s, line %d: %w", t.name, t.line, err)
+			return Request{}, fmt.Errorf("%s, line %d: %w", t.name, t.line, err)
 		}
 		return r, nil
 	}
 	switch err := t.lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		return request{}, fmt.Errorf("%s, line %d: it has more than %d bytes", t.name, t.line+1, maxLine)
+		return Request{}, fmt.Errorf("%s, line %d: it has more than %d bytes", t.name, t.line+1, maxLine)
 	case err != nil:
-		return request{}, fmt.Errorf("%s, behind line %d: %w", t.name, t.line, err)
+		return Request{}, fmt.Errorf("%s, behind line %d: %w", t.name, t.line, err)
 	case !t.begun:
-		return request{}, fmt.Errorf("%s has no request", t.name)
+		return Request{}, fmt.Errorf("%s has no request", t.name)
 	}
-	return request{}, io.EOF
+	return Request{}, io.EOF
 }
 
 // check looks at what both formats have, and makes the time one since the first
 // request.
-func (t *trace) check(r *request) error {
-	if n := len(r.blocks); n == 0 || n > maxIDs {
+func (t *trace) check(r *Request) error {
+	if n := len(r.Blocks); n == 0 || n > maxIDs {
 		return fmt.Errorf("%d block ids: 1 to %d are understood", n, maxIDs)
 	}
-	if want := (r.input + t.blockTokens - 1) / t.blockTokens; r.input >= 0 && want != len(r.blocks) {
-		return fmt.Errorf("%d tokens are %d blocks of %d, and it has %d block ids: give the block size with --block-tokens", r.input, want, t.blockTokens, len(r.blocks))
+	if want := (r.Input + t.blockTokens - 1) / t.blockTokens; r.Input >= 0 && want != len(r.Blocks) {
+		return fmt.Errorf("%d tokens are %d blocks of %d, and it has %d block ids: give the block size with --block-tokens", r.Input, want, t.blockTokens, len(r.Blocks))
 	}
-	if t.begun && r.at < t.last {
+	if t.begun && r.At < t.last {
 		return errors.New("its time is before that of the request above it: sort the trace by time")
 	}
 	if !t.begun {
-		t.begun, t.first = true, r.at
+		t.begun, t.first = true, r.At
 	}
-	t.last = r.at
-	r.at -= t.first
+	t.last = r.At
+	r.At -= t.first
 	return nil
 }
 
