@@ -2,7 +2,7 @@
 // workers, compares Loadstar with other routers on one machine, breaks things
 // around it, and makes reports of what it found.
 //
-//	go run ./bench load|worker|compare|replay|report|faults [flags]
+//	go run ./bench load|worker|compare|replay|sim|report|faults [flags]
 //
 // Everything it starts is on loopback and ends with it.
 package main
@@ -42,7 +42,7 @@ func app() *cli.App {
 		Name:  "bench",
 		Usage: "measure inference routers",
 		Commands: []*cli.Command{
-			loadCommand(), workerCommand(), compareCommand(), replayCommand(), reportCommand(), faultsCommand(),
+			loadCommand(), workerCommand(), compareCommand(), replayCommand(), simCommand(), reportCommand(), faultsCommand(),
 			nullCommand(), bareCommand(),
 		},
 		HideVersion:    true,

@@ -44,6 +44,9 @@ type Settings struct {
 }
 
 const (
+	// rest is how far apart the requests of a conversation are at least: more than an
+	// answer takes unless the workers are overloaded.
+	rest         = time.Second
 	maxWorkers   = 64
 	modelLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:"
 )
@@ -134,7 +137,9 @@ func onLoopback(address string) bool {
 
 // open is the workload of a round. The same round has the same one for all routers.
 func (s Settings) open(round int) (workload.Source, io.Closer, error) {
-	return workload.Open(s.Workload, s.Rate, s.Seed+uint64(round-1), s.BlockTokens)
+	return workload.Open(s.Workload, workload.Options{
+		Rate: s.Rate, Seed: s.Seed + uint64(round-1), Rest: rest, BlockTokens: s.BlockTokens,
+	})
 }
 
 // real is how long something of the workload takes when it is sent.

@@ -20,20 +20,19 @@ const (
 	groupSkew    = 1.2
 	manyGroups   = 24
 	hotGroups    = 2
-	maxUnique    = 80          // of a prompt that shares nothing, one at least
-	rest         = time.Second // between the requests of a conversation, at least
+	maxUnique    = 80 // of a prompt that shares nothing, one at least
 )
 
 // synthetic is a workload that is made up.
 type synthetic struct {
 	name string
 	rate float64 // requests a second, unless it is said
-	make func(rate float64, seed uint64) Source
+	make func(o *Options) Source
 }
 
 var synthetics = []synthetic{
-	{"conversations", 80, func(rate float64, seed uint64) Source { return conversations(manyGroups, rate, seed) }},
-	{"hot", 80, func(rate float64, seed uint64) Source { return conversations(hotGroups, rate, seed) }},
+	{"conversations", 80, func(o *Options) Source { return conversations(manyGroups, o) }},
+	{"hot", 80, func(o *Options) Source { return conversations(hotGroups, o) }},
 	{"unique", 60, unique},
 }
 
@@ -57,13 +56,21 @@ func DefaultRate(name string) float64 {
 	return s.rate
 }
 
-// Open is the workload of this name, at a rate if it is synthetic, or else the
-// trace in the file of that name. Traces have blocks of blockTokens tokens.
-func Open(name string, rate float64, seed uint64, blockTokens int) (Source, io.Closer, error) {
+// Options say more of a workload than its name does.
+type Options struct {
+	Rate        float64       // requests a second of a synthetic one
+	Seed        uint64        // of a synthetic one
+	Rest        time.Duration // how far apart the requests of a conversation are at least
+	BlockTokens int           // tokens of a trace's block
+}
+
+// Open is the synthetic workload of this name, or else the trace in the file of
+// that name.
+func Open(name string, o Options) (Source, io.Closer, error) {
 	if s, isSynthetic := syntheticNamed(name); isSynthetic {
-		return s.make(rate, seed), io.NopCloser(nil), nil
+		return s.make(&o), io.NopCloser(nil), nil
 	}
-	return openTrace(name, blockTokens)
+	return openTrace(name, o.BlockTokens)
 }
 
 func syntheticNamed(name string) (synthetic, bool) {
@@ -107,10 +114,10 @@ type talk struct {
 // and grow by turns; each request is the next turn of a random one that is at rest.
 // One that has ended gives its place to a new one. What is said doesn't depend on
 // how the router answers, so it is the same for all.
-func conversations(groups int, rate float64, seed uint64) Source {
-	random := rand.New(rand.NewPCG(seed, 1))
+func conversations(groups int, o *Options) Source {
+	random := rand.New(rand.NewPCG(o.Seed, 1))
 	zipf := rand.NewZipf(random, groupSkew, 1, uint64(groups-1))
-	arrive := poisson(random, rate)
+	arrive := poisson(random, o.Rate)
 	fresh := uint64(groups * systemBlocks)
 	say := func(t *talk, most int) {
 		for range 1 + random.IntN(most) {
@@ -125,7 +132,7 @@ func conversations(groups int, rate float64, seed uint64) Source {
 			t.blocks = append(t.blocks, system+i)
 		}
 	}
-	all := make([]talk, alive(rate))
+	all := make([]talk, alive(o.Rate))
 	for i := range all {
 		begin(&all[i])
 	}
@@ -149,7 +156,7 @@ func conversations(groups int, rate float64, seed uint64) Source {
 		say(t, maxUser)
 		r := Request{At: at, Blocks: slices.Clone(t.blocks), Input: Unknown, Output: OutputTokens}
 		say(t, maxAnswer)
-		t.free = at + rest
+		t.free = at + o.Rest
 		if t.turns--; t.turns == 0 {
 			begin(t)
 		}
@@ -158,9 +165,9 @@ func conversations(groups int, rate float64, seed uint64) Source {
 }
 
 // unique prompts share nothing.
-func unique(rate float64, seed uint64) Source {
-	random := rand.New(rand.NewPCG(seed, 2))
-	arrive := poisson(random, rate)
+func unique(o *Options) Source {
+	random := rand.New(rand.NewPCG(o.Seed, 2))
+	arrive := poisson(random, o.Rate)
 	fresh := uint64(0)
 	return func() (Request, error) {
 		r := Request{At: arrive(), Blocks: make([]uint64, 1+random.IntN(maxUnique)), Input: Unknown, Output: OutputTokens}

@@ -23,7 +23,7 @@ func first(t *testing.T, w Source, n int) []Request {
 func TestSyntheticSeeds(t *testing.T) {
 	for _, s := range synthetics {
 		t.Run(s.name, func(t *testing.T) {
-			one, again, other := first(t, s.make(50, 1), 300), first(t, s.make(50, 1), 300), first(t, s.make(50, 2), 300)
+			one, again, other := first(t, s.make(&Options{Rate: 50, Seed: 1}), 300), first(t, s.make(&Options{Rate: 50, Seed: 1}), 300), first(t, s.make(&Options{Rate: 50, Seed: 2}), 300)
 			if text(one) != text(again) {
 				t.Error("the same seed gives other requests")
 			}
@@ -50,7 +50,7 @@ func TestSyntheticShapes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s, _ := syntheticNamed(tt.name)
 			const n, rate = 8000, 80
-			rs := first(t, s.make(rate, 3), n)
+			rs := first(t, s.make(&Options{Rate: rate, Seed: 3, Rest: time.Second}), n)
 			e, hits, blocks, last := NewEndless(), 0, 0, time.Duration(0)
 			for _, r := range rs {
 				if len(r.Blocks) < tt.least || len(r.Blocks) > tt.most || r.At < last || r.Output != OutputTokens {
@@ -76,7 +76,8 @@ func TestSyntheticShapes(t *testing.T) {
 // Conversations rest between their requests, and their prompts go on with what was
 // said before.
 func TestConversationsGrow(t *testing.T) {
-	rs := first(t, conversations(manyGroups, 80, 7), 4000)
+	const rest = time.Second
+	rs := first(t, conversations(manyGroups, &Options{Rate: 80, Seed: 7, Rest: rest}), 4000)
 	last := make(map[uint64]Request) // by the first block of a conversation's own
 	grown := 0
 	for _, r := range rs {

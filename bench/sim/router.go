@@ -1,0 +1,81 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"loadstar/actors/policy"
+	"loadstar/prefixtree"
+)
+
+// router does what Loadstar does with a request: it asks the view which worker has
+// how much of the prompt, has the policy choose by that and by the loads of that
+// moment, counts a lease and the blocks to be prefilled, and notes that the worker
+// will have the prompt.
+type router struct {
+	policy  policy.Policy
+	view    view // nil for a policy that doesn't look at prefixes
+	workers []policy.Candidate
+	hits    []prefixtree.Hit
+}
+
+// lease is what a request counts for at a worker.
+type lease struct {
+	worker  int
+	pending int // blocks granted and not given back
+}
+
+func newRouter(s *Settings, rule Rule, seed uint64) (*router, error) {
+	p, prefixes, err := rule.make(seed)
+	if err != nil {
+		return nil, err
+	}
+	r := &router{policy: p}
+	if prefixes {
+		r.view = s.view()
+	}
+	var members []policy.Member
+	for i := range s.Workers {
+		url := fmt.Sprintf("http://worker-%d:8000", i)
+		members = append(members, policy.Member{ID: uint32(i), URL: url})
+		r.workers = append(r.workers, policy.Candidate{ID: uint32(i), URL: url, Hash: policy.Hash(url), Cost: 1})
+	}
+	if k, keeps := p.(policy.MemberKeeper); keeps {
+		k.SetMembers(members)
+	}
+	return r, nil
+}
+
+// grant chooses a worker.
+func (r *router) grant(q *request, now time.Duration) lease {
+	for i := range r.workers {
+		r.workers[i].Match = 0
+	}
+	if r.view != nil {
+		r.hits = r.view.Match(q.chain, r.hits[:0])
+		for _, h := range r.hits {
+			r.workers[h.Worker].Match = min(int(h.Blocks), len(q.chain))
+		}
+	}
+	asked := policy.Request{Key: q.head(), Blocks: len(q.chain), Now: int64(now)}
+	w := &r.workers[r.policy.Choose(&asked, r.workers).Index]
+	l := lease{worker: int(w.ID), pending: len(q.chain) - w.Match}
+	w.Load++
+	w.Pending += l.pending
+	if r.view != nil {
+		r.view.Insert(q.chain, w.ID)
+	}
+	return l
+}
+
+// begun gives the prompt work of a lease back: its answer has begun.
+func (r *router) begun(l *lease) {
+	r.workers[l.worker].Pending -= l.pending
+	l.pending = 0
+}
+
+// release ends a lease.
+func (r *router) release(l *lease) {
+	r.begun(l)
+	r.workers[l.worker].Load--
+}
