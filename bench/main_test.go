@@ -20,6 +20,7 @@ import (
 
 	"loadstar/bench/load"
 	"loadstar/bench/replay"
+	"loadstar/bench/sim"
 )
 
 // run runs the program with arguments until ctx ends.
@@ -200,5 +201,51 @@ func TestShown(t *testing.T) {
 	got := strings.Join(shown([]string{"--peers-dir", "/home/x/venv/bin", "--out=/tmp/a.json", "--rounds", "3"}), " ")
 	if want := "--peers-dir bin --out=a.json --rounds 3"; got != want {
 		t.Errorf("shown as %s, want %s", got, want)
+	}
+}
+
+// A simulation writes its table or JSON.
+func TestSim(t *testing.T) {
+	args := []string{"sim", "--seeds", "2", "--seconds", "3", "--warm-up", "1", "--rule", "least_work:c=.5", "--rule", "miss+pending", "--worker-speed", "1", "--worker-speed", ".5", "--restart", "1@2"}
+	t.Run("json", func(t *testing.T) {
+		var out bytes.Buffer
+		if err := run(t.Context(), &out, append(slices.Clone(args), "--json", "-", "conversations")...); err != nil {
+			t.Fatal(err)
+		}
+		var result sim.Result
+		if err := json.Unmarshal(out.Bytes(), &result); err != nil {
+			t.Fatal(err)
+		}
+		if len(result.Rows) != 1 || len(result.Rows[0].Runs) != 4 || result.Rows[0].Runs[3].Counted == 0 {
+			t.Fatalf("the result is %+v, want one row with four runs", result)
+		}
+		if s := result.Rows[0].Settings; s.Restart != (sim.Restart{Worker: 1, Seconds: 2}) || !slices.Equal(s.Speeds, []float64{1, .5}) {
+			t.Errorf("the settings are %+v, want the restart of worker 1 after 2 s and speeds 1 and .5", s)
+		}
+	})
+	t.Run("table", func(t *testing.T) {
+		var out bytes.Buffer
+		if err := run(t.Context(), &out, append(slices.Clone(args), "unique")...); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "least_work:c=.5") {
+			t.Errorf("the table is\n%s", &out)
+		}
+	})
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"no workload", nil, "0 arguments: give one workload, behind the flags"},
+		{"restart", []string{"--restart", "1", "unique"}, `--restart "1": give WORKER@SECOND, as 1@60`},
+		{"speed", []string{"--worker-speed", "x", "unique"}, `--worker-speed "x": give a number`},
+		{"rule", []string{"--rule", "x", "unique"}, `rule x: unknown policy "x"`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := run(t.Context(), io.Discard, append([]string{"sim"}, tt.args...)...); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("the error is %v, want %q", err, tt.want)
+			}
+		})
 	}
 }

@@ -2,8 +2,6 @@ package sim
 
 import (
 	"time"
-
-	"loadstar/bench/lru"
 )
 
 // simulation is one run: a workload through a router to workers.
@@ -25,7 +23,7 @@ func (s *Settings) simulate(rule Rule, seed uint64, requests []request, done fun
 	}
 	m := &simulation{settings: s, router: r, token: seconds(s.TokenTime / 1000), done: done}
 	for i := range s.Workers {
-		m.workers = append(m.workers, &worker{perBlock: s.perBlock(i), cache: lru.New(s.CacheBlocks)})
+		m.workers = append(m.workers, s.worker(i))
 	}
 	if s.Restart.Worker > 0 {
 		m.agenda.plan(event{at: seconds(s.Restart.Seconds / s.Speed), what: restarted, worker: s.Restart.Worker - 1})

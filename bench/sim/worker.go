@@ -25,6 +25,10 @@ type worker struct {
 	requests, blocks int64 // given to it so far
 }
 
+func (s *Settings) worker(number int) *worker {
+	return &worker{perBlock: s.perBlock(number), cache: lru.New(s.CacheBlocks)}
+}
+
 // add takes a job in, and reports whether its prefill begins at once.
 func (w *worker) add(j *job) (begins bool) {
 	w.requests++
