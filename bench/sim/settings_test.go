@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"loadstar/actors/policy"
 )
 
 func TestRules(t *testing.T) {
@@ -169,6 +171,78 @@ func TestTally(t *testing.T) {
 	}{{"a", Stat{2.5, 1, 7}}, {"b", Stat{9, 9, 9}}, {"c", Stat{}}} {
 		if got := row.Stat(tt.rule, hit); got != tt.want {
 			t.Errorf("rule %s has %v, want %v", tt.rule, got, tt.want)
+		}
+	}
+}
+
+// Requests of the warm-up are there and don't count.
+func TestWarmUp(t *testing.T) {
+	s := Settings{Workload: "unique", Rate: 100, Seconds: 10, WarmUp: 4, Speed: 2}.WithDefaults()
+	requests, err := s.requests(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, q := range requests {
+		if want := q.at >= 2*time.Second; q.counted != want {
+			t.Fatalf("request %d at %v counts: %v, want %v", i, q.at, q.counted, want)
+		}
+	}
+	if last := requests[len(requests)-1].at; len(requests) < 800 || last < 4*time.Second || last >= 5*time.Second {
+		t.Errorf("%d requests come until %v, want about 1000 in 5 s", len(requests), last)
+	}
+}
+
+func TestFormulas(t *testing.T) {
+	// Each worker is the best by one of the rules.
+	c := []policy.Candidate{
+		{ID: 0, Match: 10, Pending: 33, Load: 0},
+		{ID: 1, Match: 55, Pending: 40, Load: 9},
+		{ID: 2, Match: 90, Pending: 30, Load: 9},
+		{ID: 3, Match: 62, Pending: 0, Load: 8},
+		{ID: 4, Match: 60, Pending: 90, Load: 1},
+	}
+	tests := []struct {
+		name string
+		want int
+	}{
+		{"load", 0},
+		{"miss+pending", 3},
+		{"2*miss+pending", 2},
+		{"(miss+pending)*(load+1)", 0},
+		{"miss*(load+1)", 4},
+	}
+	for _, tt := range tests {
+		q := policy.Request{Blocks: 100}
+		if got := formulaNamed(tt.name).Choose(&q, c).Index; got != tt.want {
+			t.Errorf("%s takes worker %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// Ties go to different workers for different prompts, in whatever order they stand.
+func TestTiesOfFormulas(t *testing.T) {
+	c := []policy.Candidate{{ID: 0, Hash: policy.Hash("a")}, {ID: 1, Hash: policy.Hash("b")}}
+	turned := []policy.Candidate{c[1], c[0]}
+	var taken [2]int
+	for key := range uint64(100) {
+		q := policy.Request{Key: key, Blocks: 1}
+		i := formulas[0].Choose(&q, c).Index
+		taken[i]++
+		if turned[formulas[0].Choose(&q, turned).Index].ID != uint32(i) {
+			t.Fatalf("prompt %d goes elsewhere when the workers stand in another order", key)
+		}
+	}
+	if min(taken[0], taken[1]) < 30 {
+		t.Errorf("of 100 prompts %d and %d go to each worker, want about half", taken[0], taken[1])
+	}
+}
+
+// Workers take the speeds in turn.
+func TestWorkerSpeeds(t *testing.T) {
+	s := Settings{Workload: "unique", Prefill: 1000, Speeds: []float64{1, .5}}.WithDefaults()
+	for worker, want := range []time.Duration{time.Millisecond, 2 * time.Millisecond, time.Millisecond} {
+		if got := s.perBlock(worker); got != want {
+			t.Errorf("worker %d takes %v for a block, want %v", worker, got, want)
 		}
 	}
 }
