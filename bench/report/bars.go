@@ -44,7 +44,7 @@ func bars(t table, g group) string {
 		}
 		for _, r := range t.routers {
 			if s, found := t.get(m.id, r); found {
-				bar(&b, r, s, most, y)
+				bar(&b, r, s, most, y, r == t.mine)
 				y += rowHeight
 			}
 		}
@@ -54,7 +54,7 @@ func bars(t table, g group) string {
 		width, y+margin, escaped(g.title), style, b.String())
 }
 
-func bar(b *strings.Builder, router string, s stat, most float64, y int) {
+func bar(b *strings.Builder, router string, s stat, most float64, y int, mine bool) {
 	const room = width - nameWidth - valueWidth - margin
 	at := func(v float64) float64 {
 		if most <= 0 {
@@ -63,7 +63,7 @@ func bar(b *strings.Builder, router string, s stat, most float64, y int) {
 		return nameWidth + room*max(0, v)/most
 	}
 	class := "bar"
-	if router == ours {
+	if mine {
 		class = "ours"
 	}
 	middle := y + barHeight/2

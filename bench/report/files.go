@@ -4,15 +4,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"loadstar/bench/compare"
+	"loadstar/bench/sim"
 )
 
-// Files writes the page and the charts of every comparison in a directory beside
-// its raw results, and returns the pages' names. Other files there are left alone.
+// Files writes the page and the charts of every comparison and simulation in a
+// directory beside its raw results, and returns the pages' names. Other files there are left alone.
 func Files(dir string) ([]string, error) {
 	raw, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
@@ -24,22 +26,17 @@ func Files(dir string) ([]string, error) {
 		if err != nil {
 			return pages, err
 		}
-		var kind struct{ Kind string }
-		if json.Unmarshal(text, &kind) != nil || kind.Kind != compare.Kind {
-			continue
-		}
-		var r compare.Result
-		if err := json.Unmarshal(text, &r); err != nil {
-			return pages, fmt.Errorf("%s is no comparison: %w", file, err)
-		}
 		base := strings.TrimSuffix(file, ".json")
 		var page bytes.Buffer
-		err = Compare(&page, &r, func(name, svg string) (string, error) {
+		known, err := write(&page, text, func(name, svg string) (string, error) {
 			chart := base + "-" + name + ".svg"
 			return filepath.Base(chart), os.WriteFile(chart, []byte(svg), 0o644)
 		})
 		if err != nil {
-			return pages, err
+			return pages, fmt.Errorf("%s: %w", file, err)
+		}
+		if !known {
+			continue
 		}
 		if err := os.WriteFile(base+".md", page.Bytes(), 0o644); err != nil {
 			return pages, err
@@ -47,4 +44,28 @@ func Files(dir string) ([]string, error) {
 		pages = append(pages, base+".md")
 	}
 	return pages, nil
+}
+
+// write makes the page of a raw result, and reports whether it is of a kind that
+// has one.
+func write(out io.Writer, text []byte, chart func(name, svg string) (link string, err error)) (known bool, err error) {
+	var kind struct{ Kind string }
+	if json.Unmarshal(text, &kind) != nil {
+		return false, nil
+	}
+	switch kind.Kind {
+	case compare.Kind:
+		var r compare.Result
+		if err := json.Unmarshal(text, &r); err != nil {
+			return false, fmt.Errorf("it is no comparison: %w", err)
+		}
+		return true, Compare(out, &r, chart)
+	case sim.Kind:
+		var r sim.Result
+		if err := json.Unmarshal(text, &r); err != nil {
+			return false, fmt.Errorf("it is no simulation: %w", err)
+		}
+		return true, Sim(out, &r, chart)
+	}
+	return false, nil
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"loadstar/bench/compare"
+	"loadstar/bench/sim"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -56,22 +57,47 @@ func result() *compare.Result {
 	return r
 }
 
+// simulation is two rules in two scenarios.
+func simulation() *sim.Result {
+	settings := sim.Settings{Workload: "conversations", Workers: 4, Prefill: 1250, CacheBlocks: 4000, ViewBytes: 32 << 20}
+	r := &sim.Result{
+		Kind: sim.Kind, Time: "2026-01-02T03:04:05Z", Command: "go run ./bench sim", Rules: []sim.Rule{"miss+pending", "least_work"},
+		Rows: []sim.Row{{Scenario: sim.Scenario{Name: "80 req/s", Settings: settings}}, {Scenario: sim.Scenario{Name: "<120> req/s", Settings: settings}}},
+	}
+	r.Rows[1].Settings.ViewBlocks = 8000
+	for i := range r.Rows {
+		for seed := range 3 {
+			for k, rule := range r.Rules {
+				x := float64(10*(i+1) + seed + k*(1-2*i))
+				r.Rows[i].Runs = append(r.Rows[i].Runs, sim.Run{
+					Rule: rule, Seed: uint64(seed), TTFT: sim.Quantity{Mean: x, P50: x / 2, P99: 9 * x}, Hit: x / 100, Endless: .87, Uneven: 1 + x/100,
+				})
+			}
+		}
+	}
+	return r
+}
+
 func TestGolden(t *testing.T) {
 	dir := t.TempDir()
 	text, err := json.Marshal(result())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, b := range map[string][]byte{"some.json": text, "other.json": []byte(`[{"scenario":"soak"}]`)} {
+	simulated, err := json.Marshal(simulation())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range map[string][]byte{"some.json": text, "simulated.json": simulated, "other.json": []byte(`[{"scenario":"soak"}]`)} {
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	pages, err := Files(dir)
-	if err != nil || len(pages) != 1 || filepath.Base(pages[0]) != "some.md" {
-		t.Fatalf("the pages are %v, %v, want some.md", pages, err)
+	if err != nil || len(pages) != 2 || filepath.Base(pages[0]) != "simulated.md" || filepath.Base(pages[1]) != "some.md" {
+		t.Fatalf("the pages are %v, %v, want simulated.md and some.md", pages, err)
 	}
-	for _, name := range []string{"some.md", "some-cpu.svg", "some-latency.svg"} {
+	for _, name := range []string{"simulated.md", "simulated-ttft.svg", "some.md", "some-cpu.svg", "some-latency.svg"} {
 		t.Run(name, func(t *testing.T) {
 			got, err := os.ReadFile(filepath.Join(dir, name))
 			if err != nil {
@@ -137,9 +163,12 @@ func TestBounds(t *testing.T) {
 // A chart that can't be kept ends the report.
 func TestChartFails(t *testing.T) {
 	full := errors.New("the disk is full")
-	err := Compare(io.Discard, result(), func(string, string) (string, error) { return "", full })
-	if !errors.Is(err, full) {
-		t.Errorf("the error is %v, want %v", err, full)
+	chart := func(string, string) (string, error) { return "", full }
+	if err := Compare(io.Discard, result(), chart); !errors.Is(err, full) {
+		t.Errorf("of a comparison, the error is %v, want %v", err, full)
+	}
+	if err := Sim(io.Discard, simulation(), chart); !errors.Is(err, full) {
+		t.Errorf("of a simulation, the error is %v, want %v", err, full)
 	}
 }
 

@@ -23,11 +23,12 @@ type stat struct {
 // table is stats by metric and router.
 type table struct {
 	routers []string // as they were measured; the missing ones left out
+	mine    string   // the one that charts show apart
 	stats   map[[2]string]stat
 }
 
 func tabulate(r *compare.Result) table {
-	t := table{stats: make(map[[2]string]stat)}
+	t := table{mine: ours, stats: make(map[[2]string]stat)}
 	for _, router := range r.Routers {
 		if router.Missing == "" {
 			t.routers = append(t.routers, router.Name)
