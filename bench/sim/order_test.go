@@ -25,7 +25,7 @@ func TestOrder(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := tt.settings
-			s.Seconds, s.WarmUp, s.Rest, s.ViewBlocks = 40, 15, .25, 8000
+			s.Seconds, s.WarmUp, s.Rest, s.ViewBytes = 50, 20, .25, 192<<10
 			r, err := Simulate(t.Context(), []Scenario{{tt.name, s.WithDefaults()}}, rules, 1, 2, io.Discard)
 			if err != nil {
 				t.Fatal(err)

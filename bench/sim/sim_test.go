@@ -14,8 +14,8 @@ import (
 // unlike speed, a restart.
 func small(giveBack string) *Settings {
 	s := Settings{
-		Workload: "conversations", Rate: 150, Seconds: 6, Workers: 3, Speeds: []float64{1, .5, 2}, CacheBlocks: 400, GiveBack: giveBack,
-		ViewBytes: 128 << 10, Restart: Restart{Worker: 2, Seconds: 3},
+		Workload: "conversations", Rate: 150, Seconds: 3, Workers: 3, Speeds: []float64{1, .5, 2}, CacheBlocks: 400, GiveBack: giveBack,
+		ViewBytes: 128 << 10, Restart: Restart{Worker: 2, Seconds: 2},
 	}.WithDefaults()
 	return &s
 }
