@@ -23,8 +23,8 @@ func TestLeastWork(t *testing.T) {
 		{name: "nothing known, least load", blocks: 10, workers: []worker{{3, 0, 0, 1}, {2, 0, 0, 1}, {1, 0, 0, 1}}, want: []int{2}, reason: PrefixMiss},
 		{name: "a queue longer than the prefix saves", blocks: 10, workers: []worker{{0, 30, 10, 1}, {0, 0, 0, 1}}, want: []int{1}, reason: Backlog},
 		{name: "a queue shorter than the prefix saves", blocks: 10, workers: []worker{{0, 5, 10, 1}, {0, 0, 0, 1}}, want: []int{0}, reason: PrefixHit},
-		{name: "a running request is worth a block", blocks: 10, workers: []worker{{11, 0, 10, 1}, {0, 0, 0, 1}}, want: []int{1}, reason: Backlog},
-		{name: "equal work is a tie", blocks: 10, workers: []worker{{10, 0, 10, 1}, {0, 0, 0, 1}, {0, 0, 0, 1}}, want: []int{0, 1, 2}, reason: 0},
+		{name: "a running request is worth four blocks", blocks: 10, workers: []worker{{3, 0, 10, 1}, {0, 0, 0, 1}}, want: []int{1}, reason: Backlog},
+		{name: "equal work is a tie", blocks: 12, workers: []worker{{3, 0, 12, 1}, {0, 0, 0, 1}, {0, 0, 0, 1}}, want: []int{0, 1, 2}, reason: 0},
 		{
 			name: "a running request is worth ten blocks", blocks: 10, workers: []worker{{2, 0, 10, 1}, {0, 0, 0, 1}}, want: []int{1}, reason: Backlog,
 			change: func(o *Options) { o.LoadBlocks = 10 },

@@ -42,7 +42,7 @@ type Options struct {
 }
 
 // DefaultOptions are vllm-router's thresholds, its session lifetime of two
-// hours, and the constants of least_work that the simulations were made with.
+// hours, and constants of least_work that do well in the simulations of bench/sim.
 func DefaultOptions() Options {
 	return Options{
 		CacheThreshold: 0.3,
@@ -53,7 +53,7 @@ func DefaultOptions() Options {
 		MissBacklog:    0.25,
 		MissCap:        8,
 		BacklogDecay:   0.98,
-		LoadBlocks:     1,
+		LoadBlocks:     4,
 	}
 }
 

@@ -65,8 +65,8 @@ func TestSettingsOfARule(t *testing.T) {
 	if slices.Equal(run("least_work").Shares, run("least_work:gamma=40").Shares) {
 		t.Error("gamma changes nothing")
 	}
-	if !slices.Equal(run("least_work").Shares, run("least_work:gamma=1").Shares) {
-		t.Error("the default gamma isn't 1")
+	if !slices.Equal(run("least_work").Shares, run("least_work:gamma=4").Shares) {
+		t.Error("the default gamma isn't 4")
 	}
 }
 
