@@ -193,13 +193,13 @@ func TestWarmUp(t *testing.T) {
 }
 
 func TestFormulas(t *testing.T) {
-	// Each worker is the best by one of the rules.
 	c := []policy.Candidate{
 		{ID: 0, Match: 10, Pending: 33, Load: 0},
 		{ID: 1, Match: 55, Pending: 40, Load: 9},
-		{ID: 2, Match: 90, Pending: 30, Load: 9},
+		{ID: 2, Match: 90, Pending: 60, Load: 9},
 		{ID: 3, Match: 62, Pending: 0, Load: 8},
 		{ID: 4, Match: 60, Pending: 90, Load: 1},
+		{ID: 5, Match: 85, Pending: 25, Load: 9},
 	}
 	tests := []struct {
 		name string
@@ -207,7 +207,7 @@ func TestFormulas(t *testing.T) {
 	}{
 		{"load", 0},
 		{"miss+pending", 3},
-		{"2*miss+pending", 2},
+		{"2*miss+pending", 5},
 		{"(miss+pending)*(load+1)", 0},
 		{"miss*(load+1)", 4},
 	}

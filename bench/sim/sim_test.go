@@ -164,6 +164,30 @@ func TestGiveBack(t *testing.T) {
 	}
 }
 
+// A lease's share of the pending work is what the worker isn't thought to have, by
+// what was granted before.
+func TestShareOfPendingWork(t *testing.T) {
+	s := Settings{Workload: "unique", Workers: 1}.WithDefaults()
+	r, err := newRouter(&s, "least_work", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name  string
+		chain []uint64
+		want  int
+	}{
+		{"unknown", []uint64{1, 2, 3}, 3},
+		{"known in part", []uint64{1, 2, 4}, 1},
+		{"known", []uint64{1, 2, 3}, 0},
+		{"unknown again", []uint64{7, 8}, 2},
+	} {
+		if l := r.grant(&request{chain: tt.chain}, 0); l.pending != tt.want {
+			t.Errorf("%s: %d blocks are pending, want %d", tt.name, l.pending, tt.want)
+		}
+	}
+}
+
 // What happens comes in the order of time, and what is planned first comes first.
 func TestAgenda(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
