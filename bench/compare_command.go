@@ -1,13 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -64,15 +62,9 @@ func runCompare(c *cli.Context) error {
 		return err
 	}
 	result.Command = "go run ./bench compare " + strings.Join(shown(os.Args[3:]), " ")
-	file := strings.ReplaceAll(c.String("out"), "DATE", time.Now().UTC().Format(time.DateOnly))
-	text, errJSON := json.MarshalIndent(result, "", " ")
-	if errJSON != nil {
-		return errJSON
-	}
-	if errFile := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, append(text, '\n'), 0o644)); errFile != nil {
+	if errFile := writeRaw(c.String("out"), result); errFile != nil {
 		return errFile
 	}
-	fmt.Fprintf(os.Stderr, "raw results: %s\n", file)
 	return errors.Join(report.Compare(c.App.Writer, result, nil), err)
 }
 

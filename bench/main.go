@@ -1,8 +1,8 @@
 // Command bench measures inference routers: it generates load, stands in for
 // workers, compares Loadstar with other routers on one machine, breaks things
-// around it, and makes reports of what it found.
+// around it, grows its fleet, and makes reports of what it found.
 //
-//	go run ./bench load|worker|compare|replay|sim|report|faults [flags]
+//	go run ./bench load|worker|compare|replay|sim|report|faults|scale [flags]
 //
 // Everything it starts is on loopback and ends with it.
 package main
@@ -42,7 +42,7 @@ func app() *cli.App {
 		Name:  "bench",
 		Usage: "measure inference routers",
 		Commands: []*cli.Command{
-			loadCommand(), workerCommand(), compareCommand(), replayCommand(), simCommand(), reportCommand(), faultsCommand(),
+			loadCommand(), workerCommand(), compareCommand(), replayCommand(), simCommand(), reportCommand(), faultsCommand(), scaleCommand(),
 			nullCommand(), bareCommand(),
 		},
 		HideVersion:    true,

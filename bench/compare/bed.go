@@ -11,6 +11,7 @@ import (
 type running struct {
 	peer    peer
 	address string
+	metrics string
 	process *process
 	pids    []int // its process and descendants, once it is ready
 }
@@ -54,7 +55,7 @@ func (b *bed) start(ctx context.Context, f found, workers []string) (*running, e
 		p.end()
 		return nil, err
 	}
-	return &running{peer: f.peer, address: s.address, process: p, pids: family(p.pid())}, nil
+	return &running{peer: f.peer, address: s.address, metrics: s.metrics, process: p, pids: family(p.pid())}, nil
 }
 
 func (r *running) end() { r.process.end() }

@@ -95,7 +95,7 @@ func Run(ctx context.Context, s Settings, log io.Writer) (*Result, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	files, err := raiseFiles()
+	files, err := RaiseFiles()
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func Run(ctx context.Context, s Settings, log io.Writer) (*Result, error) {
 	c := &comparison{
 		Settings: s, log: log,
 		bed:    bed{dir: dir, routerCores: []int{s.Core}, maxConns: files / 3},
-		result: &Result{Kind: Kind, Time: now(), Machine: machine(), Settings: s},
+		result: &Result{Kind: Kind, Time: now(), Machine: ThisMachine(), Settings: s},
 	}
 	c.look(ctx)
 	null, addresses, err := startNull(ctx, dir, s.Bench, others, nullWorkers)

@@ -2,9 +2,9 @@ package compare
 
 import "syscall"
 
-// raiseFiles raises the limit of open files as far as it may be, for the processes
+// RaiseFiles raises the limit of open files as far as it may be, for the processes
 // that are started as well, and returns it.
-func raiseFiles() (int, error) {
+func RaiseFiles() (int, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Programs says where programs are.
@@ -28,11 +29,18 @@ type Launch struct {
 type Started struct {
 	Version string
 	URL     string // of the generation
+	Metrics string // of the metrics, if the router has any
 	running *running
 }
 
 // End ends the router's processes.
 func (s *Started) End() { s.running.end() }
+
+// CPU is the CPU time that the router's processes have used.
+func (s *Started) CPU() (time.Duration, error) { return cpuOf(s.running.pids) }
+
+// Memory is how many bytes the router's processes take (Pss).
+func (s *Started) Memory() (int64, error) { return memoryOf(s.running.pids) }
 
 // Start starts a router and waits until it answers a generation that asks for
 // Model.
@@ -46,7 +54,7 @@ func Start(ctx context.Context, l Launch) (*Started, error) {
 		return nil, fmt.Errorf("%s is missing (%w); to have it measured: %s", p.name, err, p.install)
 	}
 	f.policy, f.more = policy, l.Args
-	files, err := raiseFiles()
+	files, err := RaiseFiles()
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +63,7 @@ func Start(ctx context.Context, l Launch) (*Started, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Started{Version: f.version, URL: r.url(), running: r}, nil
+	return &Started{Version: f.version, URL: r.url(), Metrics: "http://" + r.metrics + "/metrics", running: r}, nil
 }
 
 // CheckName says what is wrong with a name of a router and its policy.

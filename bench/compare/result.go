@@ -72,7 +72,8 @@ const (
 	StartMemory = "start/memory" // MB after the first requests
 )
 
-func machine() Machine {
+// ThisMachine describes the machine, with its load average of the moment as the first.
+func ThisMachine() Machine {
 	m := Machine{Go: runtime.Version()}
 	m.Kernel = firstLine("/proc/sys/kernel/osrelease")
 	text, _ := os.ReadFile("/proc/cpuinfo")

@@ -10,11 +10,12 @@ import (
 	"strings"
 
 	"loadstar/bench/compare"
+	"loadstar/bench/scale"
 	"loadstar/bench/sim"
 )
 
-// Files writes the page and the charts of every comparison and simulation in a
-// directory beside its raw results, and returns the pages' names. Other files there are left alone.
+// Files writes the pages and the charts of all raw results in a directory beside
+// them, and returns the pages' names. Other files there are left alone.
 func Files(dir string) ([]string, error) {
 	raw, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
@@ -66,6 +67,12 @@ func write(out io.Writer, text []byte, chart func(name, svg string) (link string
 			return false, fmt.Errorf("it is no simulation: %w", err)
 		}
 		return true, Sim(out, &r, chart)
+	case scale.Kind:
+		var r scale.Result
+		if err := json.Unmarshal(text, &r); err != nil {
+			return false, fmt.Errorf("it is no measurement of scale: %w", err)
+		}
+		return true, Scale(out, &r)
 	}
 	return false, nil
 }

@@ -39,7 +39,7 @@ func (p *page) printf(format string, args ...any) { fmt.Fprintf(&p.text, format,
 func (p *page) head(r *compare.Result) {
 	day, _, _ := strings.Cut(r.Time, "T")
 	p.printf("# Routers compared, %s\n\n", day)
-	p.printf("%d cores (%s), Linux %s, %s; load average %s before and %s after.\n", r.Machine.Cores, r.Machine.CPU, r.Machine.Kernel, r.Machine.Go, r.Machine.Load[0], r.Machine.Load[1])
+	p.machine(r.Machine)
 	p.printf("Routers take turns on one core, workers and generator have the others. %d rounds, %v s for each measurement; medians,\n", r.Settings.Rounds, r.Settings.Seconds)
 	p.printf("with the least and the most in brackets. Compare within a row.\n\n")
 	if r.Interrupted {
@@ -54,6 +54,10 @@ func (p *page) head(r *compare.Result) {
 		}
 		p.printf("| %s | %s |\n", router.Name, version)
 	}
+}
+
+func (p *page) machine(m compare.Machine) {
+	p.printf("%d cores (%s), Linux %s, %s; load average %s before and %s after.\n", m.Cores, m.CPU, m.Kernel, m.Go, m.Load[0], m.Load[1])
 }
 
 func (p *page) group(g group, chart func(name, svg string) (string, error)) error {
