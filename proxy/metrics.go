@@ -213,47 +213,10 @@ func (m *metricSet) writeWorkers(w io.Writer) {
 	metrics.WriteGaugeUint64(w, "loadstar_sessions", uint64(v.Sessions))
 	metrics.WriteCounterUint64(w, "loadstar_events_dropped_total", v.EventsDropped)
 	m.writeRoom(w, &v)
-	name := m.p.policies()
+	series := newWorkerSeries(m.p.policies())
 	m.pd.writeWorkers(w, &v)
 	for i := range v.Workers {
-		k := &v.Workers[i]
-		series := func(name string, labels ...string) string {
-			s := fmt.Sprintf("%s{worker=%q", name, k.URL)
-			for j := 0; j < len(labels); j += 2 {
-				s += fmt.Sprintf(",%s=%q", labels[j], labels[j+1])
-			}
-			return s + "}"
-		}
-		metrics.WriteGaugeUint64(w, series("vllm_router_worker_load"), uint64(k.Load))
-		metrics.WriteGaugeUint64(w, series("vllm_router_running_requests"), uint64(k.Load))
-		metrics.WriteGaugeUint64(w, series("vllm_router_worker_health"), boolGauge(k.Healthy))
-		metrics.WriteGaugeUint64(w, series("vllm_router_cb_state"), uint64(k.Breaker))
-		metrics.WriteCounterUint64(w, series("vllm_router_processed_requests_total"), k.Granted)
-		metrics.WriteCounterUint64(w, series("vllm_router_policy_decisions_total", "policy", name), k.Granted)
-		metrics.WriteCounterUint64(w, series("vllm_router_cb_outcomes_total", "outcome", "success"), k.CBGood)
-		metrics.WriteCounterUint64(w, series("vllm_router_cb_outcomes_total", "outcome", "failure"), k.CBBad)
-		metrics.WriteGaugeUint64(w, series("loadstar_worker_foreign_load"), uint64(k.Foreign))
-		metrics.WriteGaugeUint64(w, series("loadstar_worker_pending_blocks"), uint64(k.Pending))
-		metrics.WriteCounterUint64(w, series("loadstar_cb_spared_total"), k.CBSpared)
-		metrics.WriteGaugeUint64(w, series("loadstar_worker_wedged"), boolGauge(k.Wedged))
-		for ph, n := range k.InPhase {
-			if n > 0 || actors.Phase(ph) == actors.Plain {
-				metrics.WriteGaugeUint64(w, series("loadstar_worker_leases", "phase", actors.Phase(ph).String()), uint64(n))
-			}
-		}
-		for c, n := range k.Outcomes {
-			if n > 0 {
-				metrics.WriteCounterUint64(w, series("loadstar_worker_outcomes_total", "outcome", actors.Cause(c).String()), n)
-			}
-		}
-		for from, row := range k.Moves {
-			for to, n := range row {
-				if n > 0 {
-					metrics.WriteCounterUint64(w, series("vllm_router_cb_state_transitions_total",
-						"from", actors.BreakerState(from).String(), "to", actors.BreakerState(to).String()), n)
-				}
-			}
-		}
+		_, _ = w.Write(series.write(&v.Workers[i])) // into memory
 	}
 }
 
