@@ -22,6 +22,7 @@ var wantMessages = map[string]string{
 	"healthReport":    "base string; reason string; reply chan<- bool",
 	"snapshotRequest": "now int64; reply chan<- Snapshot",
 	"healthRequest":   "now int64; reply chan<- FleetHealth",
+	"atRequest":       "base string; reply chan<- []WorkerAt",
 	"leasesRequest":   "now int64; reply chan<- []LeaseView",
 	"finishSession":   "session []byte; reply chan<- bool",
 	"drain":           "idle chan<- struct{}",

@@ -53,7 +53,7 @@ func (p *Proxy) checkOf(s *server) actors.Check {
 // ranks may have been named one by one, and are checked together.
 func (p *Proxy) sitesOf(s *server) []*site {
 	sites := []*site{s.site}
-	for _, w := range p.workersAt(s.site.base) {
+	for _, w := range p.router.At(s.site.base) {
 		if at := w.Handle.(*backend).site; w.Member && !slices.Contains(sites, at) {
 			sites = append(sites, at)
 		}

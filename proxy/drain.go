@@ -150,5 +150,5 @@ func (x *exchange) deleteDrain() {
 
 // isDraining reports whether some worker at a base URL drains.
 func (p *Proxy) isDraining(base string) bool {
-	return slices.ContainsFunc(p.workersAt(base), func(w actors.WorkerView) bool { return w.Draining })
+	return slices.ContainsFunc(p.router.At(base), func(w actors.WorkerAt) bool { return w.Draining })
 }

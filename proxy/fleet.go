@@ -174,18 +174,12 @@ func (x *exchange) awaitHealthy(base string, d time.Duration) bool {
 	const step = 20 * time.Millisecond
 	x.link.guard.Arm(x.link.client, nil)
 	for end := time.Now().Add(d); ; {
-		v, err := x.p.router.Snapshot(x.p.now())
-		if err != nil {
-			return false
-		}
 		known := false
-		for i := range v.Workers {
-			if w := &v.Workers[i]; w.Base == base && w.Member {
-				known = true
-				if w.Healthy {
-					return true
-				}
+		for _, w := range x.p.router.At(base) {
+			if w.Member && w.Healthy {
+				return true
 			}
+			known = known || w.Member
 		}
 		if !known || x.p.stopping() || time.Now().After(end) || x.link.guard.Wait(step) {
 			return false
@@ -213,24 +207,9 @@ func (p *Proxy) AwaitWorker(ctx context.Context) bool {
 // lost notes that nothing listens at a base URL: whatever comes up there has an
 // empty cache.
 func (p *Proxy) lost(base string) {
-	for _, w := range p.workersAt(base) {
+	for _, w := range p.router.At(base) {
 		p.router.Forget(w.ID)
 	}
-}
-
-// workersAt lists the workers at a base URL, removed ones that still have requests
-// included; none once the router has ended.
-func (p *Proxy) workersAt(base string) (at []actors.WorkerView) {
-	v, err := p.router.Snapshot(p.now())
-	if err != nil {
-		return nil
-	}
-	for i := range v.Workers {
-		if v.Workers[i].Base == base {
-			at = append(at, v.Workers[i])
-		}
-	}
-	return at
 }
 
 // retireAll closes the unused connections to all workers.
