@@ -20,7 +20,7 @@ var wantMessages = map[string]string{
 	"setRoles":        "url string; roles Roles; reply chan<- error",
 	"removeWorkers":   "url string; reply chan<- removeReply",
 	"healthReport":    "base string; reason string; reply chan<- bool",
-	"snapshotRequest": "now int64; reply chan<- Snapshot",
+	"snapshotRequest": "into []WorkerView; now int64; reply chan<- Snapshot",
 	"healthRequest":   "now int64; reply chan<- FleetHealth",
 	"atRequest":       "base string; reply chan<- []WorkerAt",
 	"leasesRequest":   "now int64; reply chan<- []LeaseView",

@@ -109,11 +109,12 @@ type healthReport struct {
 func (m healthReport) apply(s *state) { m.reply <- s.reportHealth(m.base, m.reason) }
 
 type snapshotRequest struct {
+	into  []WorkerView // memory to use; its contents mean nothing
 	now   int64
 	reply chan<- Snapshot
 }
 
-func (m snapshotRequest) apply(s *state) { m.reply <- s.snapshot(m.now) }
+func (m snapshotRequest) apply(s *state) { m.reply <- s.snapshot(m.into[:0], m.now) }
 
 type healthRequest struct {
 	now   int64

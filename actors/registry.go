@@ -184,9 +184,13 @@ func (r *Registry) FinishSession(session []byte) bool {
 
 // Snapshot returns a copy of every worker's state, taken at one instant. now is
 // in monotonic nanoseconds, as in Request. Errors: ErrStopped.
-func (r *Registry) Snapshot(now int64) (Snapshot, error) {
+func (r *Registry) Snapshot(now int64) (Snapshot, error) { return r.SnapshotInto(nil, now) }
+
+// SnapshotInto is Snapshot into the memory of workers, if that is enough, for who
+// looks at a big fleet again and again.
+func (r *Registry) SnapshotInto(workers []WorkerView, now int64) (Snapshot, error) {
 	reply := make(chan Snapshot, 1)
-	v, ok := ask(r, snapshotRequest{now, reply}, reply)
+	v, ok := ask(r, snapshotRequest{workers, now, reply}, reply)
 	if !ok {
 		return Snapshot{}, ErrStopped
 	}

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"slices"
 	"time"
 
 	"loadstar/actors/policy"
@@ -126,12 +127,12 @@ func (s *state) fleetHealth(now int64) FleetHealth {
 	return h
 }
 
-func (s *state) snapshot(now int64) Snapshot {
+func (s *state) snapshot(into []WorkerView, now int64) Snapshot {
 	v := Snapshot{
 		Live: s.live, Granted: s.granted, Returned: s.returned, Refused: s.refused,
 		EventsDropped: s.eventsDropped, Draining: len(s.draining) > 0,
 		RetryTokens: s.budget.left(now), RetryRefused: s.budget.refused,
-		Workers: make([]WorkerView, 0, len(s.workers)-len(s.freeIDs)),
+		Workers: slices.Grow(into, len(s.workers)-len(s.freeIDs)),
 	}
 	for i := range s.workers {
 		w := &s.workers[i]

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 )
@@ -89,6 +90,30 @@ func TestNames(t *testing.T) {
 	} {
 		if got := tc.got.String(); got != tc.want {
 			t.Errorf("name = %q, want %q", got, tc.want)
+		}
+	}
+}
+
+// A snapshot into memory that is large enough uses it, and nothing of what was there
+// is left.
+func TestSnapshotInto(t *testing.T) {
+	r := fleet(t, "round_robin", 3)
+	acquireN(t, r, 4)
+	want := snap(t, r)
+	memory := make([]WorkerView, 5)
+	for i := range memory {
+		memory[i] = WorkerView{Spec: Spec{URL: "old", Labels: map[string]string{"old": "yes"}}, Reason: "old", Granted: 99, Load: 99, Wedged: true}
+	}
+	for _, into := range [][]WorkerView{memory, memory[:0], make([]WorkerView, 2), nil} {
+		got, err := r.SnapshotInto(into, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(got.Workers, want.Workers) {
+			t.Errorf("the workers are %+v, want %+v", got.Workers, want.Workers)
+		}
+		if uses := cap(into) > 0 && &got.Workers[0] == &into[:1][0]; uses != (cap(into) >= 3) {
+			t.Errorf("memory for %d is used: %v, want it used if it holds 3", cap(into), uses)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"sync"
 	"time"
 
 	"loadstar/actors"
@@ -16,8 +17,9 @@ import (
 // one snapshot of each is written with every scrape, so that the numbers of one
 // scrape belong together.
 type metricSet struct {
-	p   *Proxy
-	set *metrics.Set
+	p     *Proxy
+	set   *metrics.Set
+	views sync.Pool // of *[]actors.WorkerView: memory for snapshots
 
 	inFlight   *metrics.Gauge
 	requests   [numPathClasses]*metrics.Counter
@@ -194,10 +196,16 @@ func (m *metricSet) write(w io.Writer) {
 // writeWorkers writes what the registry sees right now. A worker that is
 // removed and idle is not in it, and so its series end.
 func (m *metricSet) writeWorkers(w io.Writer) {
-	v, err := m.p.router.Snapshot(m.p.now())
+	memory, ok := m.views.Get().(*[]actors.WorkerView)
+	if !ok {
+		memory = new([]actors.WorkerView)
+	}
+	defer m.views.Put(memory)
+	v, err := m.p.router.SnapshotInto(*memory, m.p.now())
 	if err != nil {
 		return
 	}
+	*memory = v.Workers
 	active := 0
 	for i := range v.Workers {
 		if v.Workers[i].Member {

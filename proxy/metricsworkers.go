@@ -21,66 +21,71 @@ func newWorkerSeries(policies string) *workerSeries {
 
 // write returns the series of a worker, which are good until the next one's.
 func (s *workerSeries) write(k *actors.WorkerView) []byte {
-	s.text = s.text[:0]
-	s.worker = strconv.AppendQuote(append(s.worker[:0], "{worker="...), k.URL)
-	s.add("vllm_router_worker_load", "", uint64(k.Load))
-	s.add("vllm_router_running_requests", "", uint64(k.Load))
-	s.add("vllm_router_worker_health", "", boolGauge(k.Healthy))
-	s.add("vllm_router_cb_state", "", uint64(k.Breaker))
-	s.add("vllm_router_processed_requests_total", "", k.Granted)
-	s.add("vllm_router_policy_decisions_total", s.policy, k.Granted)
-	s.add("vllm_router_cb_outcomes_total", `,outcome="success"`, k.CBGood)
-	s.add("vllm_router_cb_outcomes_total", `,outcome="failure"`, k.CBBad)
-	s.add("loadstar_worker_foreign_load", "", uint64(k.Foreign))
-	s.add("loadstar_worker_pending_blocks", "", uint64(k.Pending))
-	s.add("loadstar_cb_spared_total", "", k.CBSpared)
-	s.add("loadstar_worker_wedged", "", boolGauge(k.Wedged))
+	w := appendQuoted(append(s.worker[:0], "{worker="...), k.URL)
+	b := appendSeries(s.text[:0], "vllm_router_worker_load", w, "", uint64(k.Load))
+	b = appendSeries(b, "vllm_router_running_requests", w, "", uint64(k.Load))
+	b = appendSeries(b, "vllm_router_worker_health", w, "", boolGauge(k.Healthy))
+	b = appendSeries(b, "vllm_router_cb_state", w, "", uint64(k.Breaker))
+	b = appendSeries(b, "vllm_router_processed_requests_total", w, "", k.Granted)
+	b = appendSeries(b, "vllm_router_policy_decisions_total", w, s.policy, k.Granted)
+	b = appendSeries(b, "vllm_router_cb_outcomes_total", w, `,outcome="success"`, k.CBGood)
+	b = appendSeries(b, "vllm_router_cb_outcomes_total", w, `,outcome="failure"`, k.CBBad)
+	b = appendSeries(b, "loadstar_worker_foreign_load", w, "", uint64(k.Foreign))
+	b = appendSeries(b, "loadstar_worker_pending_blocks", w, "", uint64(k.Pending))
+	b = appendSeries(b, "loadstar_cb_spared_total", w, "", k.CBSpared)
+	b = appendSeries(b, "loadstar_worker_wedged", w, "", boolGauge(k.Wedged))
 	for ph, n := range k.InPhase {
 		if n > 0 || actors.Phase(ph) == actors.Plain {
-			s.begin("loadstar_worker_leases")
-			s.label("phase", actors.Phase(ph).String())
-			s.end(uint64(n))
+			b = append(append(b, "loadstar_worker_leases"...), w...)
+			b = appendLabel(b, "phase", actors.Phase(ph).String())
+			b = appendValue(b, uint64(n))
 		}
 	}
 	for c, n := range k.Outcomes {
 		if n > 0 {
-			s.begin("loadstar_worker_outcomes_total")
-			s.label("outcome", actors.Cause(c).String())
-			s.end(n)
+			b = append(append(b, "loadstar_worker_outcomes_total"...), w...)
+			b = appendLabel(b, "outcome", actors.Cause(c).String())
+			b = appendValue(b, n)
 		}
 	}
-	for from, row := range k.Moves {
-		for to, n := range row {
+	for from := range k.Moves {
+		for to, n := range &k.Moves[from] {
 			if n > 0 {
-				s.begin("vllm_router_cb_state_transitions_total")
-				s.label("from", actors.BreakerState(from).String())
-				s.label("to", actors.BreakerState(to).String())
-				s.end(n)
+				b = append(append(b, "vllm_router_cb_state_transitions_total"...), w...)
+				b = appendLabel(b, "from", actors.BreakerState(from).String())
+				b = appendLabel(b, "to", actors.BreakerState(to).String())
+				b = appendValue(b, n)
 			}
 		}
 	}
-	return s.text
+	s.text, s.worker = b, w
+	return b
 }
 
-// add writes a series with these further labels, written out.
-func (s *workerSeries) add(name, labels string, value uint64) {
-	s.begin(name)
-	s.text = append(s.text, labels...)
-	s.end(value)
+// appendSeries appends a series of a worker with further labels, written out.
+func appendSeries(b []byte, name string, worker []byte, labels string, value uint64) []byte {
+	b = append(append(append(b, name...), worker...), labels...)
+	return appendValue(b, value)
 }
 
-func (s *workerSeries) begin(name string) {
-	s.text = append(append(s.text, name...), s.worker...)
+// appendLabel appends a label whose value needs no escapes, as our own names don't.
+func appendLabel(b []byte, name, value string) []byte {
+	b = append(append(append(b, ','), name...), `="`...)
+	return append(append(b, value...), '"')
 }
 
-// label adds a label whose value needs no escapes, as our own names don't.
-func (s *workerSeries) label(name, value string) {
-	s.text = append(append(s.text, ','), name...)
-	s.text = append(append(s.text, `="`...), value...)
-	s.text = append(s.text, '"')
+// appendValue ends a series.
+func appendValue(b []byte, value uint64) []byte {
+	b = strconv.AppendUint(append(b, "} "...), value, 10)
+	return append(b, '\n')
 }
 
-func (s *workerSeries) end(value uint64) {
-	s.text = strconv.AppendUint(append(s.text, "} "...), value, 10)
-	s.text = append(s.text, '\n')
+// appendQuoted is strconv.AppendQuote, quick for what needs no escapes.
+func appendQuoted(b []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return strconv.AppendQuote(b, text)
+		}
+	}
+	return append(append(append(b, '"'), text...), '"')
 }
