@@ -25,6 +25,7 @@ func scaleCommand() *cli.Command {
 			&cli.IntFlag{Name: "rounds", Usage: "how often each figure is measured", Value: 5},
 			&cli.Float64Flag{Name: "seconds", Usage: "of each measurement of requests", Value: 1},
 			&cli.Float64Flag{Name: "idle", Usage: "seconds in which an idle router and open streams are watched", Value: 10},
+			&cli.Uint64Flag{Name: "prompts", Usage: "that requests have, again and again", Value: 1024},
 			&cli.IntSliceFlag{Name: "fleet", Usage: "`NUMBER` of workers that requests go to; may be repeated, the first is compared with", Value: cli.NewIntSlice(4, 64, 512)},
 			&cli.IntFlag{Name: "workers", Usage: "of an idle router, and of one whose pages are asked for", Value: 1000},
 			&cli.IntFlag{Name: "streams", Usage: "open at once", Value: 10_000},
@@ -57,7 +58,7 @@ func runScale(c *cli.Context) error {
 	}
 	defer done()
 	result, err := scale.Run(c.Context, scale.Settings{
-		Rounds: c.Int("rounds"), Seconds: c.Float64("seconds"), Idle: c.Float64("idle"), Fleets: c.IntSlice("fleet"), Fleet: c.Int("workers"),
+		Rounds: c.Int("rounds"), Seconds: c.Float64("seconds"), Idle: c.Float64("idle"), Prompts: c.Uint64("prompts"), Fleets: c.IntSlice("fleet"), Fleet: c.Int("workers"),
 		Streams: c.Int("streams"), Scrapes: c.Int("scrapes"), Parts: c.StringSlice("part"), Core: c.Int(routerCore), Programs: programs,
 	}, os.Stderr)
 	if result == nil {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"loadstar/bench/compare"
+	"loadstar/bench/scale"
 	"loadstar/bench/sim"
 )
 
@@ -99,23 +100,7 @@ func TestGolden(t *testing.T) {
 	}
 	for _, name := range []string{"simulated.md", "simulated-ttft.svg", "some.md", "some-cpu.svg", "some-latency.svg"} {
 		t.Run(name, func(t *testing.T) {
-			got, err := os.ReadFile(filepath.Join(dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden := filepath.Join("testdata", name)
-			if *update {
-				if err := os.WriteFile(golden, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got, want) {
-				t.Errorf("it differs from %s; if it should, run go test ./bench/report -update. It is\n%s", golden, got)
-			}
+			golden(t, filepath.Join(dir, name))
 		})
 	}
 }
@@ -177,5 +162,63 @@ func TestNumber(t *testing.T) {
 		if got := number(v); got != want {
 			t.Errorf("number(%v) = %s, want %s", v, got, want)
 		}
+	}
+}
+
+// scaled is a run of few numbers: targets met, missed and none, figures of one round
+// and of several, a note.
+func scaled() *scale.Result {
+	most := func(v float64) *float64 { return &v }
+	return &scale.Result{
+		Kind: scale.Kind, Time: "2026-01-02T03:04:05Z", Command: "go run ./bench scale ", Version: "loadstar version 1",
+		Machine:     compare.Machine{CPU: "A fast one", Cores: 2, Kernel: "6.0", Go: "go1.26", Load: [2]string{"0.1 0.1 0.1", "1.0 0.5 0.1"}},
+		Settings:    scale.Settings{Rounds: 3, Seconds: 1, Idle: 10},
+		Interrupted: true,
+		Figures: []*scale.Figure{
+			{Part: "CPU per request", Name: "4 workers", Unit: "µs", Values: []float64{22, 20, 21}},
+			{Part: "CPU per request", Name: "growth", Unit: "µs", Most: most(2), Values: []float64{1, 3, 2}},
+			{Part: "Streams", Name: "memory of each", Unit: "kB", Most: most(20), Values: []float64{30.25}},
+			{Part: "Streams", Name: "not counted", Most: most(0), Values: []float64{0}},
+			{Part: "Streams", Name: "without a value"},
+		},
+		Notes: []string{"Something is to be known."},
+	}
+}
+
+func TestScaleGolden(t *testing.T) {
+	dir := t.TempDir()
+	text, err := json.Marshal(scaled())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "growth.json"), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	pages, err := Files(dir)
+	if err != nil || len(pages) != 1 {
+		t.Fatalf("the pages are %v, %v, want one", pages, err)
+	}
+	golden(t, pages[0])
+}
+
+// golden compares a file with the one of its name in testdata.
+func golden(t *testing.T, file string) {
+	t.Helper()
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := filepath.Join("testdata", filepath.Base(file))
+	if *update {
+		if err := os.WriteFile(kept, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("it differs from %s; if it should, run go test ./bench/report -update. It is\n%s", kept, got)
 	}
 }

@@ -12,7 +12,6 @@ import (
 const (
 	forwarder   = "bare" // what a fleet costs who only forwards
 	connections = 32
-	distinct    = 1024 // prompts, so that there are some for every worker
 	timeout     = 20 * time.Second
 )
 
@@ -25,15 +24,26 @@ var kinds = []struct {
 	{"20 kB", load.Chat{Model: compare.Model, Bytes: 20_000}},
 }
 
-// growth is how many times as much a request may cost as with the first fleet,
-// cold connections to that many workers included.
-const growth = 1.25
+// Policies choose among all workers or don't look at them; the forwarder comes first,
+// as what others cost is held against it.
+var policies = []struct {
+	name  string
+	looks bool // at each worker, for each request
+}{{forwarder, false}, {"cache_aware", true}, {"least_work", true}, {"round_robin", false}}
+
+// What a bigger fleet may add to a request's cost beyond what it adds to the
+// forwarder's, whose connections are as many and as cold: more memory of our own
+// that is cold too, and the look at each worker.
+const (
+	coldMicros    = 2.0
+	perWorkerLook = .004 // µs
+)
 
 // taking is a router that takes turns with others.
 type taking struct {
 	*router
 	policy string
-	base   float64 // what a request costs in this round with the first fleet
+	looks  bool
 }
 
 // requests measures the CPU time per request with each fleet under three policies
@@ -45,9 +55,9 @@ func (r *run) requests(ctx context.Context) error {
 			t.End()
 		}
 	}()
-	for _, policy := range []string{"cache_aware", "least_work", "round_robin", forwarder} {
-		name := "loadstar:" + policy
-		if policy == forwarder {
+	for _, p := range policies {
+		name := "loadstar:" + p.name
+		if p.name == forwarder {
 			name = forwarder
 		}
 		for _, n := range r.Fleets {
@@ -56,43 +66,50 @@ func (r *run) requests(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			all = append(all, &taking{router: started, policy: policy})
+			all = append(all, &taking{started, p.name, p.looks})
 		}
 	}
 	for _, k := range kinds {
-		source := repeated(k.chat, distinct)
+		source := repeated(k.chat, r.Prompts)
 		for round := 1; round <= r.Rounds; round++ {
 			r.say("round %d of %d: %s", round, r.Rounds, k.name)
+			costs := make([]float64, len(all))
 			for i, t := range all {
-				cost, err := t.cost(ctx, source, seconds(r.Seconds))
-				if err != nil {
+				var err error
+				if costs[i], err = t.cost(ctx, source, 2*r.Prompts, seconds(r.Seconds)); err != nil {
 					return fmt.Errorf("%s before %d workers: %w", t.policy, t.workers, err)
 				}
-				part := fmt.Sprintf("CPU per request, %s, %s", k.name, t.policy)
-				r.result.add(part, fmt.Sprintf("%d workers", t.workers), "µs", nil, cost)
-				if first := i % len(r.Fleets); first > 0 {
-					t.base = all[i-first].base
-					r.result.add(part, fmt.Sprintf("%d workers, as a multiple of %d", t.workers, r.Fleets[0]), "×", most(t.policy), cost/t.base)
-				} else {
-					t.base = cost
-				}
 			}
+			r.tell(all, costs, k.name)
 		}
 	}
 	return nil
 }
 
-// most is what is promised of a policy's growth. The forwarder is there to compare.
-func most(policy string) *float64 {
-	if policy == forwarder {
-		return nil
+// tell adds what a round's requests of one kind cost.
+func (r *run) tell(all []*taking, costs []float64, kind string) {
+	for i, t := range all {
+		part, fleet := fmt.Sprintf("CPU per request, %s, %s", kind, t.policy), fmt.Sprintf("%d workers", t.workers)
+		r.result.add(part, fleet, "µs", nil, costs[i])
+		nth := i % len(r.Fleets)
+		if nth == 0 {
+			continue
+		}
+		r.result.add(part, fmt.Sprintf("%s, as a multiple of %d", fleet, r.Fleets[0]), "×", nil, costs[i]/costs[i-nth])
+		if t.policy == forwarder {
+			continue
+		}
+		promise := coldMicros
+		if t.looks {
+			promise += perWorkerLook * float64(t.workers)
+		}
+		r.result.add(part, fleet+", growth beyond the forwarder's", "µs", &promise, costs[i]-costs[i-nth]-(costs[nth]-costs[0]))
 	}
-	return bound(growth)
 }
 
-// cost is the CPU time per request in µs, once every prompt was seen.
-func (t *taking) cost(ctx context.Context, source load.Source, lasts time.Duration) (float64, error) {
-	cfg := load.Config{URL: t.URL, Source: source, Connections: connections, Requests: 2 * distinct, Timeout: timeout}
+// cost is the CPU time per request in µs, behind a warm-up of so many requests.
+func (t *taking) cost(ctx context.Context, source load.Source, warmUp uint64, lasts time.Duration) (float64, error) {
+	cfg := load.Config{URL: t.URL, Source: source, Connections: connections, Requests: warmUp, Timeout: timeout}
 	if _, err := answered(ctx, cfg); err != nil {
 		return 0, err
 	}

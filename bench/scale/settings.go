@@ -13,6 +13,7 @@ type Settings struct {
 	Rounds  int      `json:"rounds"`
 	Seconds float64  `json:"seconds"` // of each measurement of requests
 	Idle    float64  `json:"idle"`    // seconds in which idle routers and open streams are watched
+	Prompts uint64   `json:"prompts"` // that are sent again and again; some for each worker
 	Fleets  []int    `json:"fleets"`  // numbers of workers; the first is what the others are compared with
 	Fleet   int      `json:"fleet"`   // workers where nothing but the router's own pages is asked for
 	Streams int      `json:"streams"` // open at once
@@ -30,8 +31,8 @@ const mostWorkers = 4096
 
 func (s *Settings) check() error {
 	var faults []error
-	if s.Rounds < 1 || s.Scrapes < 1 || s.Streams < 1 {
-		faults = append(faults, errors.New("rounds, scrapes and streams: give at least 1 of each"))
+	if s.Rounds < 1 || s.Scrapes < 1 || s.Streams < 1 || s.Prompts < 1 {
+		faults = append(faults, errors.New("rounds, scrapes, streams and prompts: give at least 1 of each"))
 	}
 	if !(s.Seconds >= .1) || !(s.Idle >= .1) {
 		faults = append(faults, fmt.Errorf("%v and %v seconds: give at least 0.1, CPU time is counted in steps of 10 ms", s.Seconds, s.Idle))

@@ -61,7 +61,7 @@ func (r *run) stream(ctx context.Context, t *router, n int) error {
 	}
 	defer c.close()
 	opening := time.Since(began).Seconds()
-	if err := load.Pause(ctx, pace); err != nil {
+	if err := load.Pause(ctx, min(pace, seconds(r.Idle))); err != nil {
 		return err
 	}
 	events := c.events.Load()
@@ -76,7 +76,7 @@ func (r *run) stream(ctx context.Context, t *router, n int) error {
 	}
 	client := &http.Client{Timeout: timeout}
 	defer client.CloseIdleConnections()
-	open, err := t.metric(ctx, client, "loadstar_leases_live")
+	counted, err := t.metric(ctx, client, "loadstar_leases_live")
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (r *run) stream(ctx context.Context, t *router, n int) error {
 	r.result.add(part, "opened in", "s", nil, opening)
 	r.result.add(part, "/metrics meanwhile", "ms", nil, micros(scrape)/1000)
 	r.result.add(part, "events that came, of those due", "%", nil, 100*float64(events)/(float64(n)*r.Idle/pace.Seconds()))
-	r.result.add(part, "streams not counted in a load meanwhile", "", bound(0), float64(n)-open)
+	r.result.add(part, "streams not counted in a load meanwhile", "", bound(0), float64(n)-counted)
 	r.result.add(part, "streams not answered right to their end", "", bound(0), float64(n-right))
 	r.result.add(part, "load that is left", "", bound(0), left)
 	return nil
