@@ -77,7 +77,7 @@ func someWorker(r *rand.Rand, url string) *actors.WorkerView {
 
 func TestWorkerSeries(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, url := range []string{"http://127.0.0.1:8000", "http://[::1]:8000@3", "http://a.b/%22x\"\\\n\xff", ""} {
+	for _, url := range []string{"http://127.0.0.1:8000", "http://[::1]:8000@3", "a\"b", "a\\b", "a\nb", "a\x7fb", "a\xffb", "aéb", ""} {
 		t.Run(url, func(t *testing.T) {
 			series := newWorkerSeries("cache_aware, least_work")
 			for range 100 {
