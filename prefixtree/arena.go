@@ -109,6 +109,7 @@ func (a *arena) line(c ref) *line       { return (*line)(a.cell(c)) }
 func (a *arena) page(c ref) *page       { return (*page)(a.cell(c)) }
 func (a *arena) index(c ref) *index     { return (*index)(a.cell(c)) }
 func (a *arena) worker(c ref) *worker   { return (*worker)(a.cell(c)) }
+func (a *arena) spans(c ref) *spans     { return (*spans)(a.cell(c)) }
 func (a *arena) link(e entry) *link {
 	return &a.holders(e / cellSlots).link[e%cellSlots]
 }

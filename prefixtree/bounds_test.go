@@ -54,7 +54,7 @@ func TestCutAtTheEndOfAPath(t *testing.T) {
 	}
 	tree.Insert(key, 0)
 	branch := chain(key[:maxPath+19], 2, 10)
-	known := tree.learn(branch, 7)
+	_, known := tree.learn(branch, 7)
 	check(t, tree)
 	if want := maxPath + 19; known != want {
 		t.Errorf("learnt %d blocks, want %d", known, want)

@@ -37,6 +37,9 @@ func check(t *testing.T, tree *Tree) map[holding]bool {
 	for id, c := range tree.workers {
 		if c != 0 {
 			in.mark(c, "worker")
+			for _, s := range tree.worker(c).spans {
+				in.mark(s, "spans")
+			}
 			workers = append(workers, c)
 			if w := tree.worker(c); w.id != uint32(id) {
 				in.errorf("worker %d at the place of %d", w.id, id)
@@ -236,6 +239,8 @@ func (in *inspector) rings(workers []ref) int {
 		id := uint16(w.id)
 		ring := c * cellSlots
 		place := map[ref]int{0: -1}
+		var byAge [spanCount]uint32
+		held := uint32(0)
 		stamp := in.tree.now
 		for e := w.ring.next; e != ring; e = in.tree.link(e).next {
 			l := in.tree.link(e)
@@ -256,6 +261,16 @@ func (in *inspector) rings(workers []ref) int {
 			}
 			place[n] = len(place)
 			total++
+			held += uint32(in.tree.node(n).length)
+			byAge[in.tree.spanAt(w, l.stamp)] += uint32(in.tree.node(n).length)
+		}
+		if held != w.blocks {
+			in.errorf("worker %d holds %d blocks, counted %d", id, held, w.blocks)
+		}
+		for i, want := range byAge {
+			if i < int(w.filled) && in.tree.span(w, i).blocks != want || i >= int(w.filled) && want != 0 {
+				in.errorf("span %d of worker %d has %d blocks, counted %d", i, id, want, in.tree.span(w, i).blocks)
+			}
 		}
 		if len(place) == 1 || !w.queued || w.oldest != stamp {
 			in.errorf("worker %d: %d entries, queued %v, oldest %d, want %d", id, len(place)-1, w.queued, w.oldest, stamp)

@@ -7,17 +7,40 @@ const evictSteps = 64
 // reports whether none are left. What remains is always a set of prefixes, so
 // between two calls the tree is merely behind. Dropped entries don't count as
 // evicted. Steps of 64 take some tens of microseconds.
-func (t *Tree) Forget(worker uint32, steps int) bool {
-	if worker >= MaxWorkers || t.workers[worker] == 0 {
+func (t *Tree) Forget(id uint32, steps int) bool {
+	return t.dropWhile(id, steps, func(*worker) bool { return true })
+}
+
+// ForgetUntil is Forget for the entries that were last used by the insert with a
+// number or before, and reports whether none of those are left.
+func (t *Tree) ForgetUntil(id, stamp uint32, steps int) bool {
+	return t.dropWhile(id, steps, func(w *worker) bool {
+		return int32(t.link(w.ring.prev).stamp-stamp) <= 0
+	})
+}
+
+// Shrink is Forget as long as the worker holds at least a number of blocks without
+// the entry that would be dropped.
+func (t *Tree) Shrink(id uint32, blocks, steps int) bool {
+	return t.dropWhile(id, steps, func(w *worker) bool {
+		n := t.node(t.holders(w.ring.prev / cellSlots).node)
+		return int(w.blocks)-int(n.length) >= blocks
+	})
+}
+
+// dropWhile drops up to steps entries of a worker, least recent first, while the
+// last one is to go, and reports whether that is over.
+func (t *Tree) dropWhile(id uint32, steps int, goes func(w *worker) bool) bool {
+	if id >= MaxWorkers || t.workers[id] == 0 {
 		return true
 	}
-	c := t.workers[worker]
+	c := t.workers[id]
 	ring := c * cellSlots
 	w := t.worker(c)
-	for ; steps > 0 && w.ring.prev != ring; steps-- {
-		t.drop(w.ring.prev)
+	for ; steps > 0 && w.ring.prev != ring && goes(w); steps-- {
+		t.drop(w, w.ring.prev)
 	}
-	left := w.ring.prev != ring
+	left := w.ring.prev != ring && goes(w)
 	t.settle(c)
 	return !left
 }
@@ -30,19 +53,21 @@ func (t *Tree) trim() {
 		if c == 0 || t.room >= t.reserve && t.now-t.worker(c).oldest < maxAge {
 			return
 		}
-		t.drop(t.worker(c).ring.prev)
+		w := t.worker(c)
+		t.drop(w, w.ring.prev)
 		t.evicted++
 		t.settle(c)
 	}
 }
 
-// drop ends an entry that has none of its worker below it, and its node with
-// the last one.
-func (t *Tree) drop(e entry) {
+// drop ends an entry of a worker that has none of it below, and its node with the
+// last one.
+func (t *Tree) drop(w *worker, e entry) {
 	c := t.holders(e / cellSlots).node
+	n := t.node(c)
+	t.unused(w, t.link(e).stamp, int(n.length))
 	t.unlink(e)
 	t.remove(e)
-	n := t.node(c)
 	if n.holding > 0 {
 		return
 	}

@@ -37,6 +37,7 @@ type trial struct {
 	told   map[uint32]map[uint64]bool // all blocks a worker was told to hold since it was forgotten
 	lost   bool                       // something was evicted or cut short
 	spread uint32                     // workers are multiples of this
+	first  uint32                     // stamp of the slow tree's insert 0
 }
 
 func newTrial(t *testing.T, script []byte) *trial {
@@ -48,6 +49,7 @@ func newTrial(t *testing.T, script []byte) *trial {
 	if how&32 != 0 {
 		tr.fast.now -= 100 // wraps under way
 	}
+	tr.first = tr.fast.now
 	return tr
 }
 
@@ -92,8 +94,12 @@ func (tr *trial) run() {
 			}
 		case op < 220:
 			tr.match(tr.key())
-		case op < 250:
+		case op < 240:
 			tr.forget(tr.worker(), int(tr.byte()%16))
+		case op < 245:
+			tr.forgetUntil(tr.worker(), uint64(tr.byte()), int(tr.byte()%16))
+		case op < 250:
+			tr.shrink(tr.worker(), int(tr.byte())*8, int(tr.byte()%16))
 		default:
 			tr.forget(tr.worker(), 1<<20)
 		}
@@ -103,11 +109,18 @@ func (tr *trial) run() {
 
 func (tr *trial) insert(key []uint64, worker uint32) {
 	room, holders := tr.fast.room, tr.fast.entries
+	blocks, before, distance := tr.slow.reuse(key, worker)
 	tr.fast.now++
-	known := tr.fast.learn(key, uint16(worker))
+	r, known := tr.fast.learn(key, uint16(worker))
+	if r.Blocks != blocks || blocks > 0 && r.Before != tr.stamp(before) || r.Now != tr.fast.now {
+		tr.t.Fatalf("reuse %+v, want %d blocks used last at %d, and now %d", r, blocks, tr.stamp(before), tr.fast.now)
+	}
+	if blocks > 0 && r.Distance < distance || blocks == 0 && r.Distance != 0 {
+		tr.t.Fatalf("reuse %+v, want a distance of at least %d", r, distance)
+	}
 	if known < len(key) {
 		tr.lost = true
-		if enough := 1 + len(key)/lineHashes + (addCells+1)*(len(key)+1) + splitCells + 3*holders; room >= enough {
+		if enough := workerCells + len(key)/lineHashes + (addCells+1)*(len(key)+1) + splitCells + 3*holders; room >= enough {
 			tr.t.Fatalf("kept %d of %d blocks with %d cells free", known, len(key), room)
 		}
 	}
@@ -120,9 +133,9 @@ func (tr *trial) insert(key []uint64, worker uint32) {
 	}
 	tr.matches(key)
 
-	before := tr.fast.evicted
+	evicted := tr.fast.evicted
 	tr.fast.trim()
-	gone := int(tr.fast.evicted - before)
+	gone := int(tr.fast.evicted - evicted)
 	if gone > 0 {
 		tr.lost = true
 		tr.slow.evict(gone, func(uint32) bool { return true })
@@ -178,6 +191,37 @@ func (tr *trial) forget(worker uint32, steps int) {
 		delete(tr.told, worker)
 	} else {
 		tr.lost = true
+	}
+}
+
+// stamp is that of an insert which the slow tree numbers.
+func (tr *trial) stamp(insert uint64) uint32 { return tr.first + uint32(insert) }
+
+func (tr *trial) forgetUntil(worker uint32, ago uint64, steps int) {
+	until := tr.slow.now - min(ago, tr.slow.now)
+	done := tr.fast.ForgetUntil(worker, tr.stamp(until), steps)
+	tr.dropped(worker, steps, done, func(e slowEntry, _ int) bool { return e.node.touched[worker] <= until })
+}
+
+func (tr *trial) shrink(worker uint32, blocks, steps int) {
+	done := tr.fast.Shrink(worker, blocks, steps)
+	tr.dropped(worker, steps, done, func(e slowEntry, held int) bool { return held-len(e.node.blocks) >= blocks })
+}
+
+// dropped drops entries of the slow tree as the other one should have.
+func (tr *trial) dropped(worker uint32, steps int, done bool, goes func(e slowEntry, held int) bool) {
+	for {
+		e, held := tr.slow.oldest(worker)
+		over := e.node == nil || !goes(e, held)
+		if steps == 0 || over {
+			if done != over {
+				tr.t.Fatalf("dropped what is to go of worker %d: %v, want %v", worker, done, over)
+			}
+			return
+		}
+		tr.slow.evict(1, func(w uint32) bool { return w == worker })
+		tr.lost = true
+		steps--
 	}
 }
 

@@ -1,5 +1,13 @@
 package prefixtree
 
+// Reuse says what a worker was known to hold of a key before an Insert of it.
+type Reuse struct {
+	Blocks   int    // of the key, from its start
+	Distance int    // blocks that the worker has used as lately as the last of those, about and at most
+	Before   uint32 // the insert that used the last of those; without meaning when Blocks is 0
+	Now      uint32 // this insert; inserts are numbered in their order, and numbers wrap
+}
+
 // Insert notes that a worker holds key from now on, and makes its path the
 // most recent of the worker. Where the key ends inside an edge that the worker
 // holds, the whole edge becomes recent.
@@ -10,38 +18,66 @@ package prefixtree
 // too little, the tree keeps the prefix of key that it has got to; the next
 // insert of the same key goes on from there. An empty key and a worker that
 // isn't below MaxWorkers are ignored.
-func (t *Tree) Insert(key []uint64, worker uint32) {
+func (t *Tree) Insert(key []uint64, worker uint32) Reuse {
 	if len(key) == 0 || worker >= MaxWorkers {
-		return
+		return Reuse{Now: t.now}
 	}
 	t.now++
-	t.learn(key, uint16(worker))
+	r, _ := t.learn(key, uint16(worker))
 	t.trim()
+	return r
 }
 
-// learn is Insert without eviction. It returns the number of blocks of key
+// learn is Insert without eviction. It also returns the number of blocks of key
 // that the worker is known to hold afterwards.
-func (t *Tree) learn(key []uint64, id uint16) int {
-	w := t.enroll(id)
-	if w == 0 {
-		return 0
+func (t *Tree) learn(key []uint64, id uint16) (r Reuse, known int) {
+	r.Now = t.now
+	c := t.enroll(id)
+	if c == 0 {
+		return r, 0
 	}
-	ring := w * cellSlots
+	w := t.worker(c)
+	t.turnSpans(w)
 	p := t.descend(key)
-	known := p.depth + p.common
-	if p.part != 0 && known == len(key) && t.lookup(p.part, id) != 0 {
-		t.touch(p.part, id, ring, 0)
+	e := t.reuse(&r, w, p)
+	known = p.depth + p.common
+	if e != 0 && p.part == t.holders(e/cellSlots).node && known == len(key) {
+		t.touch(p.part, w, 0)
 	} else {
 		at, depth, missing := t.reach(p, id)
-		t.touch(at, id, ring, missing)
+		t.touch(at, w, missing)
 		if depth == known {
-			known += t.extend(at, key[known:], id, ring, maxPath-p.nodes-min(p.common, 1))
+			known += t.extend(at, key[known:], w, maxPath-p.nodes-min(p.common, 1))
 		} else {
 			known = depth
 		}
 	}
-	t.settle(w)
-	return known
+	t.settle(c)
+	return r, known
+}
+
+// reuse fills in r for a key that leads to p, and returns the worker's entry of the
+// last block that it holds, or 0.
+func (t *Tree) reuse(r *Reuse, w *worker, p place) (e entry) {
+	c, depth := p.part, p.depth+p.common
+	if c == 0 {
+		c = p.node
+	}
+	for c != 0 {
+		if e = t.lookup(c, uint16(w.id)); e != 0 {
+			r.Blocks, r.Before = depth, t.link(e).stamp
+			r.Distance = t.distance(w, r.Before)
+			return e
+		}
+		n := t.node(c)
+		if c == p.part {
+			depth -= p.common
+		} else {
+			depth -= int(n.length)
+		}
+		c = n.parent
+	}
+	return 0
 }
 
 // reach returns the deepest node on the path of a key that a worker can be
@@ -70,7 +106,8 @@ func (t *Tree) reach(p place, id uint16) (at ref, depth, missing int) {
 // touch puts the entries of a worker from a node up to the root in front of
 // its ring, the first block foremost. The worker is missing from the deepest
 // of these nodes and is added there.
-func (t *Tree) touch(c ref, id uint16, ring entry, missing int) {
+func (t *Tree) touch(c ref, w *worker, missing int) {
+	id := uint16(w.id)
 	for c != 0 {
 		n := t.node(c)
 		var e entry
@@ -82,10 +119,12 @@ func (t *Tree) touch(c ref, id uint16, ring entry, missing int) {
 			missing--
 		} else {
 			e = t.lookup(c, id)
+			t.unused(w, t.link(e).stamp, int(n.length))
 			t.unlink(e)
 		}
-		t.insertAfter(e, ring)
+		t.insertAfter(e, t.workers[id]*cellSlots)
 		t.link(e).stamp = t.now
+		t.used(w, int(n.length))
 		c = n.parent
 	}
 }
@@ -93,10 +132,11 @@ func (t *Tree) touch(c ref, id uint16, ring entry, missing int) {
 // extend makes a worker that holds a node, or the root, hold the blocks that
 // follow, which no child of the node starts with, by a number of new nodes at
 // most. It returns how many blocks it added.
-func (t *Tree) extend(at ref, key []uint64, id uint16, ring entry, nodes int) int {
+func (t *Tree) extend(at ref, key []uint64, w *worker, nodes int) int {
+	id := uint16(w.id)
 	key = key[:min(len(key), maxNew)]
 	taken := 0
-	behind := ring
+	behind := t.workers[id] * cellSlots
 	if at != 0 {
 		behind = t.lookup(at, id)
 		if n := t.node(at); n.children == 0 && n.holding == 1 {
@@ -122,6 +162,7 @@ func (t *Tree) extend(at ref, key []uint64, id uint16, ring entry, nodes int) in
 		t.link(e).stamp = t.now
 		at, behind = c, e
 	}
+	t.used(w, taken)
 	return taken
 }
 

@@ -104,8 +104,10 @@ type index [16]ref
 // worker is what the tree knows of one worker: the ring of its entries and
 // its place in the heap of workers.
 type worker struct {
-	_    [4]uint32
-	ring link // next is the most recent entry, prev the oldest
+	spans  [spanCells]ref // of its blocks by their last use
+	blocks uint32         // that it holds
+	filled uint32         // spans in use
+	ring   link           // next is the most recent entry, prev the oldest
 
 	id                   uint32
 	child, sibling, back ref
@@ -122,6 +124,7 @@ var (
 	_ [cellBytes]byte = [unsafe.Sizeof(page{})]byte{}
 	_ [cellBytes]byte = [unsafe.Sizeof(index{})]byte{}
 	_ [cellBytes]byte = [unsafe.Sizeof(worker{})]byte{}
+	_ [cellBytes]byte = [unsafe.Sizeof(spans{})]byte{}
 
 	_ [unsafe.Offsetof(node{}.worker)]byte = [unsafe.Offsetof(holders{}.worker)]byte{}
 	_ [unsafe.Offsetof(node{}.link)]byte   = [unsafe.Offsetof(holders{}.link)]byte{}

@@ -34,18 +34,26 @@ func (t *Tree) move(from, to entry) {
 	t.link(l.next).prev = to
 }
 
+// workerCells is how many cells enroll takes.
+const workerCells = 1 + spanCells
+
 // enroll returns the cell of a worker, made when there is none, or 0 when
-// there is no cell for it.
+// there are no cells for it.
 func (t *Tree) enroll(id uint16) ref {
 	if c := t.workers[id]; c != 0 {
 		return c
 	}
-	c := t.take(nodeCells)
-	if c == 0 {
+	if t.room < workerCells {
 		return 0
 	}
+	c := t.take(nodeCells)
 	ring := c * cellSlots
-	*t.worker(c) = worker{ring: link{prev: ring, next: ring}, id: uint32(id)}
+	w := t.worker(c)
+	*w = worker{ring: link{prev: ring, next: ring}, id: uint32(id)}
+	for i := range w.spans {
+		w.spans[i] = t.take(nodeCells)
+	}
+	t.openSpan(w)
 	t.workers[id] = c
 	t.words = max(t.words, int(id>>6)+1)
 	return c
@@ -61,6 +69,9 @@ func (t *Tree) settle(c ref) {
 			t.dequeue(c)
 		}
 		t.workers[w.id] = 0
+		for _, s := range w.spans {
+			t.give(nodeCells, s)
+		}
 		t.give(nodeCells, c)
 		return
 	}

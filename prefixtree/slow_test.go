@@ -132,6 +132,47 @@ func (s *slowTree) evict(k int, pass func(worker uint32) bool) {
 	}
 }
 
+// oldest is the entry of a worker that goes next, and how many blocks it holds.
+func (s *slowTree) oldest(worker uint32) (e slowEntry, blocks int) {
+	for _, x := range s.all() {
+		if x.worker != worker {
+			continue
+		}
+		blocks += len(x.node.blocks)
+		if e.node == nil || cmp.Or(
+			cmp.Compare(x.node.touched[worker], e.node.touched[worker]),
+			cmp.Compare(e.node.depth, x.node.depth),
+		) < 0 {
+			e = x
+		}
+	}
+	return e, blocks
+}
+
+// reuse is what a worker holds of a key, with the insert that used the last block of
+// it, and how many blocks were used by that one and since.
+func (s *slowTree) reuse(key []uint64, worker uint32) (blocks int, before uint64, distance int) {
+	n := &s.root
+	for len(key) > 0 {
+		c := n.children[key[0]]
+		if c == nil || c.touched[worker] == 0 {
+			break
+		}
+		m := sharedBlocks(c.blocks, key)
+		blocks, before = blocks+m, c.touched[worker]
+		if m < len(c.blocks) {
+			break
+		}
+		n, key = c, key[m:]
+	}
+	for _, e := range s.all() {
+		if e.worker == worker && e.node.touched[worker] >= before {
+			distance += len(e.node.blocks)
+		}
+	}
+	return blocks, before, distance
+}
+
 // holding is what either tree says of one entry.
 type holding struct {
 	worker uint32

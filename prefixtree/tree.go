@@ -65,3 +65,11 @@ func (t *Tree) Nodes() int { return t.nodes }
 // Evicted is the number of entries that have been evicted so far. Those
 // dropped by Forget don't count.
 func (t *Tree) Evicted() uint64 { return t.evicted }
+
+// Blocks is the number of blocks that a worker is known to hold.
+func (t *Tree) Blocks(worker uint32) int {
+	if worker >= MaxWorkers || t.workers[worker] == 0 {
+		return 0
+	}
+	return int(t.worker(t.workers[worker]).blocks)
+}

@@ -255,7 +255,7 @@ func TestRecency(t *testing.T) {
 // evictOne evicts one entry as trim does.
 func evictOne(tree *Tree) {
 	c := tree.stalest
-	tree.drop(tree.worker(c).ring.prev)
+	tree.drop(tree.worker(c), tree.worker(c).ring.prev)
 	tree.settle(c)
 }
 
