@@ -15,6 +15,7 @@ func TestDistance(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tree := New(16 << 20)
+			tree.TrackAges()
 			at := map[uint64]int{} // by prompt, when it was used last
 			for i := range prompts {
 				tree.Insert(chain(nil, uint64(i), length), 3)
@@ -34,8 +35,8 @@ func TestDistance(t *testing.T) {
 					}
 				}
 				r := &Reuse{}
-				w := tree.worker(tree.workers[3])
-				tree.reuse(r, w, tree.descend(chain(nil, id, length)))
+				a := tree.ages(tree.worker(tree.workers[3]))
+				tree.reuse(r, &a, tree.descend(chain(nil, id, length)), 3)
 				if r.Blocks != length || r.Distance < want || r.Distance > want*4/3+tree.Blocks(3)/spanShare+length {
 					t.Errorf("prompt %d: %+v, want %d blocks at a distance of %d or a little more", id, *r, length, want)
 				}
@@ -52,6 +53,7 @@ func TestDistance(t *testing.T) {
 func TestShrinkAndForgetUntil(t *testing.T) {
 	fill := func() (tree *Tree, stamps []uint32) {
 		tree = New(16 << 20)
+		tree.TrackAges()
 		for i := range uint64(100) {
 			stamps = append(stamps, tree.Insert(chain(nil, i, 10), 5).Now)
 		}
@@ -85,6 +87,7 @@ func TestShrinkAndForgetUntil(t *testing.T) {
 // Starts of spans that are so old that stamps could wrap around them are given up.
 func TestSpansWrap(t *testing.T) {
 	tree := New(1 << 20)
+	tree.TrackAges()
 	for i := range uint64(60) {
 		tree.Insert(chain(nil, i%7, 50), 1)
 		tree.now += 1 << 28

@@ -37,8 +37,9 @@ func check(t *testing.T, tree *Tree) map[holding]bool {
 	for id, c := range tree.workers {
 		if c != 0 {
 			in.mark(c, "worker")
-			for _, s := range tree.worker(c).spans {
-				in.mark(s, "spans")
+			if w := tree.worker(c); tree.tracks {
+				in.mark(w.starts, "starts of spans")
+				in.mark(w.counts, "spans")
 			}
 			workers = append(workers, c)
 			if w := tree.worker(c); w.id != uint32(id) {
@@ -240,7 +241,7 @@ func (in *inspector) rings(workers []ref) int {
 		ring := c * cellSlots
 		place := map[ref]int{0: -1}
 		var byAge [spanCount]uint32
-		held := uint32(0)
+		held, a := uint32(0), in.tree.ages(w)
 		stamp := in.tree.now
 		for e := w.ring.next; e != ring; e = in.tree.link(e).next {
 			l := in.tree.link(e)
@@ -262,14 +263,16 @@ func (in *inspector) rings(workers []ref) int {
 			place[n] = len(place)
 			total++
 			held += uint32(in.tree.node(n).length)
-			byAge[in.tree.spanAt(w, l.stamp)] += uint32(in.tree.node(n).length)
+			if a.worker != nil {
+				byAge[a.at(l.stamp)] += uint32(in.tree.node(n).length)
+			}
 		}
-		if held != w.blocks {
+		if a.worker != nil && held != w.blocks {
 			in.errorf("worker %d holds %d blocks, counted %d", id, held, w.blocks)
 		}
 		for i, want := range byAge {
-			if i < int(w.filled) && in.tree.span(w, i).blocks != want || i >= int(w.filled) && want != 0 {
-				in.errorf("span %d of worker %d has %d blocks, counted %d", i, id, want, in.tree.span(w, i).blocks)
+			if i < int(w.filled) && a.counts[i] != want || i >= int(w.filled) && want != 0 {
+				in.errorf("span %d of worker %d has %d blocks, counted %d", i, id, want, a.counts[i])
 			}
 		}
 		if len(place) == 1 || !w.queued || w.oldest != stamp {

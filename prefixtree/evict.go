@@ -20,7 +20,7 @@ func (t *Tree) ForgetUntil(id, stamp uint32, steps int) bool {
 }
 
 // Shrink is Forget as long as the worker holds at least a number of blocks without
-// the entry that would be dropped.
+// the entry that would be dropped. The tree must track ages.
 func (t *Tree) Shrink(id uint32, blocks, steps int) bool {
 	return t.dropWhile(id, steps, func(w *worker) bool {
 		n := t.node(t.holders(w.ring.prev / cellSlots).node)
@@ -65,7 +65,10 @@ func (t *Tree) trim() {
 func (t *Tree) drop(w *worker, e entry) {
 	c := t.holders(e / cellSlots).node
 	n := t.node(c)
-	t.unused(w, t.link(e).stamp, int(n.length))
+	if t.tracks {
+		a := t.ages(w)
+		a.forget(t.link(e).stamp, int(n.length))
+	}
 	t.unlink(e)
 	t.remove(e)
 	if n.holding > 0 {

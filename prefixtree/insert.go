@@ -3,7 +3,7 @@ package prefixtree
 // Reuse says what a worker was known to hold of a key before an Insert of it.
 type Reuse struct {
 	Blocks   int    // of the key, from its start
-	Distance int    // blocks that the worker has used as lately as the last of those, about and at most
+	Distance int    // blocks that the worker has used as lately as the last of those, about and at most; 0 unless ages are tracked
 	Before   uint32 // the insert that used the last of those; without meaning when Blocks is 0
 	Now      uint32 // this insert; inserts are numbered in their order, and numbers wrap
 }
@@ -36,18 +36,18 @@ func (t *Tree) learn(key []uint64, id uint16) (r Reuse, known int) {
 	if c == 0 {
 		return r, 0
 	}
-	w := t.worker(c)
-	t.turnSpans(w)
+	a := t.ages(t.worker(c))
+	a.turn(t.now)
 	p := t.descend(key)
-	e := t.reuse(&r, w, p)
+	e := t.reuse(&r, &a, p, id)
 	known = p.depth + p.common
 	if e != 0 && p.part == t.holders(e/cellSlots).node && known == len(key) {
-		t.touch(p.part, w, 0)
+		t.touch(p.part, &a, id, 0)
 	} else {
 		at, depth, missing := t.reach(p, id)
-		t.touch(at, w, missing)
+		t.touch(at, &a, id, missing)
 		if depth == known {
-			known += t.extend(at, key[known:], w, maxPath-p.nodes-min(p.common, 1))
+			known += t.extend(at, key[known:], &a, id, maxPath-p.nodes-min(p.common, 1))
 		} else {
 			known = depth
 		}
@@ -58,15 +58,15 @@ func (t *Tree) learn(key []uint64, id uint16) (r Reuse, known int) {
 
 // reuse fills in r for a key that leads to p, and returns the worker's entry of the
 // last block that it holds, or 0.
-func (t *Tree) reuse(r *Reuse, w *worker, p place) (e entry) {
+func (t *Tree) reuse(r *Reuse, a *ages, p place, id uint16) (e entry) {
 	c, depth := p.part, p.depth+p.common
 	if c == 0 {
 		c = p.node
 	}
 	for c != 0 {
-		if e = t.lookup(c, uint16(w.id)); e != 0 {
+		if e = t.lookup(c, id); e != 0 {
 			r.Blocks, r.Before = depth, t.link(e).stamp
-			r.Distance = t.distance(w, r.Before)
+			r.Distance = a.distance(r.Before)
 			return e
 		}
 		n := t.node(c)
@@ -106,8 +106,8 @@ func (t *Tree) reach(p place, id uint16) (at ref, depth, missing int) {
 // touch puts the entries of a worker from a node up to the root in front of
 // its ring, the first block foremost. The worker is missing from the deepest
 // of these nodes and is added there.
-func (t *Tree) touch(c ref, w *worker, missing int) {
-	id := uint16(w.id)
+func (t *Tree) touch(c ref, a *ages, id uint16, missing int) {
+	ring := t.workers[id] * cellSlots
 	for c != 0 {
 		n := t.node(c)
 		var e entry
@@ -116,15 +116,15 @@ func (t *Tree) touch(c ref, w *worker, missing int) {
 				t.buildIndex(n)
 			}
 			e = t.add(n, id)
+			a.use(int(n.length))
 			missing--
 		} else {
 			e = t.lookup(c, id)
-			t.unused(w, t.link(e).stamp, int(n.length))
+			a.reuse(t.link(e).stamp, int(n.length))
 			t.unlink(e)
 		}
-		t.insertAfter(e, t.workers[id]*cellSlots)
+		t.insertAfter(e, ring)
 		t.link(e).stamp = t.now
-		t.used(w, int(n.length))
 		c = n.parent
 	}
 }
@@ -132,8 +132,7 @@ func (t *Tree) touch(c ref, w *worker, missing int) {
 // extend makes a worker that holds a node, or the root, hold the blocks that
 // follow, which no child of the node starts with, by a number of new nodes at
 // most. It returns how many blocks it added.
-func (t *Tree) extend(at ref, key []uint64, w *worker, nodes int) int {
-	id := uint16(w.id)
+func (t *Tree) extend(at ref, key []uint64, a *ages, id uint16, nodes int) int {
 	key = key[:min(len(key), maxNew)]
 	taken := 0
 	behind := t.workers[id] * cellSlots
@@ -162,7 +161,7 @@ func (t *Tree) extend(at ref, key []uint64, w *worker, nodes int) int {
 		t.link(e).stamp = t.now
 		at, behind = c, e
 	}
-	t.used(w, taken)
+	a.use(taken)
 	return taken
 }
 

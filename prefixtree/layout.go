@@ -104,10 +104,10 @@ type index [16]ref
 // worker is what the tree knows of one worker: the ring of its entries and
 // its place in the heap of workers.
 type worker struct {
-	spans  [spanCells]ref // of its blocks by their last use
-	blocks uint32         // that it holds
-	filled uint32         // spans in use
-	ring   link           // next is the most recent entry, prev the oldest
+	starts, counts ref    // its spans
+	filled         uint32 // spans in use
+	blocks         uint32 // that it holds
+	ring           link   // next is the most recent entry, prev the oldest
 
 	id                   uint32
 	child, sibling, back ref

@@ -34,8 +34,8 @@ func (t *Tree) move(from, to entry) {
 	t.link(l.next).prev = to
 }
 
-// workerCells is how many cells enroll takes.
-const workerCells = 1 + spanCells
+// workerCells is the most cells that enroll takes.
+const workerCells = 3
 
 // enroll returns the cell of a worker, made when there is none, or 0 when
 // there are no cells for it.
@@ -43,17 +43,17 @@ func (t *Tree) enroll(id uint16) ref {
 	if c := t.workers[id]; c != 0 {
 		return c
 	}
-	if t.room < workerCells {
+	if t.room == 0 || t.tracks && t.room < workerCells {
 		return 0
 	}
 	c := t.take(nodeCells)
 	ring := c * cellSlots
 	w := t.worker(c)
 	*w = worker{ring: link{prev: ring, next: ring}, id: uint32(id)}
-	for i := range w.spans {
-		w.spans[i] = t.take(nodeCells)
+	if t.tracks {
+		w.starts, w.counts, w.filled = t.take(nodeCells), t.take(nodeCells), 1
+		*t.spans(w.counts) = spans{}
 	}
-	t.openSpan(w)
 	t.workers[id] = c
 	t.words = max(t.words, int(id>>6)+1)
 	return c
@@ -69,8 +69,9 @@ func (t *Tree) settle(c ref) {
 			t.dequeue(c)
 		}
 		t.workers[w.id] = 0
-		for _, s := range w.spans {
-			t.give(nodeCells, s)
+		if t.tracks {
+			t.give(nodeCells, w.starts)
+			t.give(nodeCells, w.counts)
 		}
 		t.give(nodeCells, c)
 		return

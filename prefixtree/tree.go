@@ -18,6 +18,7 @@ type Tree struct {
 	now     uint32 // inserts so far; wraps
 	stalest ref    // worker with the least recent entry, root of the heap
 	reserve int    // cells that trim keeps free
+	tracks  bool   // ages
 
 	nodes   int
 	entries int
@@ -66,7 +67,8 @@ func (t *Tree) Nodes() int { return t.nodes }
 // dropped by Forget don't count.
 func (t *Tree) Evicted() uint64 { return t.evicted }
 
-// Blocks is the number of blocks that a worker is known to hold.
+// Blocks is the number of blocks that a worker is known to hold. The tree must
+// track ages.
 func (t *Tree) Blocks(worker uint32) int {
 	if worker >= MaxWorkers || t.workers[worker] == 0 {
 		return 0
