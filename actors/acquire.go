@@ -25,7 +25,11 @@ func (s *state) acquire(r *Request) {
 	if r.Whole {
 		phase = Plain
 	}
-	r.grant = s.lend(c, phase, c.missing(), r.Now)
+	k := work{pending: c.missing(), tells: r.Stream || phase == Prefilling}
+	if r.Role == Decode {
+		k.held = len(r.Key)
+	}
+	r.grant = s.lend(c, phase, k, r.Now)
 }
 
 // acquirePair answers a request that is prefilled at one worker and decoded at
@@ -44,7 +48,7 @@ func (s *state) acquirePair(r *Request) {
 	}
 	if d.missing() < r.Short {
 		s.charge(r)
-		r.second = s.lend(d, Plain, d.missing(), r.Now)
+		r.second = s.lend(d, Plain, work{pending: d.missing(), held: len(r.Key), tells: r.Stream}, r.Now)
 		return
 	}
 	r.also = also{d.worker, 1}
@@ -55,8 +59,8 @@ func (s *state) acquirePair(r *Request) {
 		return
 	}
 	s.charge(r)
-	r.grant = s.lend(p, Prefilling, p.missing(), r.Now)
-	r.second = s.lend(d, Reserved, 0, r.Now)
+	r.grant = s.lend(p, Prefilling, work{pending: p.missing(), tells: true}, r.Now)
+	r.second = s.lend(d, Reserved, work{held: len(r.Key)}, r.Now)
 }
 
 // begin starts the decode phase of the reserved lease that t names. Where r may
@@ -88,7 +92,7 @@ func (s *state) begin(t ticket, r *Request) {
 		return
 	}
 	// In this order: between the two a drain would be over.
-	r.grant = s.lend(c, Decoding, 0, r.Now)
+	r.grant = s.lend(c, Decoding, work{held: sl.held}, r.Now)
 	s.giveBack(t, Moved, r.Now)
 }
 
@@ -143,6 +147,9 @@ func (s *state) choose(r *Request, role Role) (c choice, ok bool) {
 	if r.Now >= s.lookAt {
 		s.look(r.Now)
 	}
+	if r.Now >= s.speeds.at {
+		s.payOff(r.Now)
+	}
 	candidates := s.candidates(r, role)
 	if len(candidates) == 0 {
 		return choice{}, false
@@ -155,7 +162,9 @@ func (s *state) choose(r *Request, role Role) (c choice, ok bool) {
 	if i := s.pinned(r.Pin, candidates); i >= 0 {
 		chosen = policy.Choice{Index: i, Reason: policy.Pinned}
 	} else {
-		s.asked = policy.Request{Key: r.Head, Blocks: len(r.Key), Session: r.Session, Retry: len(r.Exclude) > 0, Now: r.Now}
+		s.asked = policy.Request{
+			Key: r.Head, Blocks: len(r.Key), Session: r.Session, Retry: len(r.Exclude) > 0, Decode: role == Decode && !r.Whole, Now: r.Now,
+		}
 		chosen = s.policies[role].Choose(&s.asked, candidates)
 	}
 	return choice{
@@ -176,8 +185,8 @@ func (s *state) choose(r *Request, role Role) (c choice, ok bool) {
 func (c *choice) missing() int { return c.decision.Blocks - c.decision.Match }
 
 // lend grants a lease at the chosen worker.
-func (s *state) lend(c choice, p Phase, pending int, now int64) grant {
-	return s.view(c.worker, s.grant(c.worker, p, pending, now), c.decision)
+func (s *state) lend(c choice, p Phase, k work, now int64) grant {
+	return s.view(c.worker, s.grant(c.worker, p, k, now), c.decision)
 }
 
 // view is what the holder of a lease is told of it.

@@ -20,7 +20,7 @@ func TestPairAllocatesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatalf("AcquirePair: %v", err)
 		}
-		p.FirstByte()
+		p.FirstByte(0)
 		p.Release(Completed, q.Now)
 		if d, err = d.Begin(q); err != nil {
 			t.Fatalf("Begin: %v", err)
@@ -62,7 +62,7 @@ func TestContainmentAllocatesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatalf("Acquire of the retry: %v", err)
 		}
-		again.FirstByte()
+		again.FirstByte(0)
 		again.Progress(q.Now)
 		again.Release(Completed, q.Now)
 		l.Judge(Completed, q.Now)
@@ -108,7 +108,7 @@ func TestAcquireReleaseAllocatesNothing(t *testing.T) {
 				if err != nil {
 					t.Fatalf("Acquire: %v", err)
 				}
-				l.FirstByte()
+				l.FirstByte(0)
 				l.Release(Completed, q.Now)
 			}
 			for range 100 { // scratch space grows and pools fill

@@ -8,8 +8,53 @@ import (
 )
 
 // book enters a lease that was granted.
-func (b *books) book(l Lease, p Phase, pending int) {
-	b.leases = append(b.leases, &bookedLease{lease: l, url: l.URL, phase: p, pending: pending, live: true, member: b.workers[l.URL]})
+func (b *books) book(l Lease, p Phase, k work) {
+	b.leases = append(b.leases, &bookedLease{
+		lease: l, url: l.URL, phase: p, pending: k.pending, held: k.held, tells: k.tells, live: true, member: b.workers[l.URL],
+	})
+}
+
+// seeShares notes which shares of pending work have ended by their time, and checks
+// that no other has, and that all that are to end so stand in their worker's line.
+func (b *books) seeShares(t *testing.T, r *Registry, after string) {
+	t.Helper()
+	onLoop(t, r, func(s *state) {
+		due := 0
+		for _, l := range b.leases {
+			sl := s.find(l.lease.ticket)
+			if (sl != nil) != l.live {
+				t.Fatalf("after %s: a lease at %s is found %v, want %v", after, l.url, sl != nil, l.live)
+			}
+			if sl == nil {
+				continue
+			}
+			if sl.due != 0 {
+				due++
+			}
+			if sl.pending == 0 && l.pending > 0 && !l.tells {
+				l.pending = 0 // at the time of the last request
+			}
+			if sl.pending != l.pending || sl.due != 0 && (sl.pending == 0 || l.tells || sl.due < sl.since) {
+				t.Fatalf("after %s: a share at %s is of %d blocks, due at %d, and tells %v; want %d blocks", after, l.url, sl.pending, sl.due, l.tells, l.pending)
+			}
+		}
+		for i := range s.workers {
+			w, before, at := &s.workers[i], uint32(0), int64(0)
+			for n := w.dues.first; n != 0; before, n = n, s.slots[n-1].nextDue {
+				sl := &s.slots[n-1]
+				if due--; due < 0 || !sl.live || int(sl.worker) != i || sl.prevDue != before || sl.due < at {
+					t.Fatalf("after %s: worker %d has slot %d behind %d in its line, due at %d: %+v", after, i, n, before, at, *sl)
+				}
+				at = sl.due
+			}
+			if w.dues.last != before {
+				t.Fatalf("after %s: the line of worker %d ends with %d, want %d", after, i, w.dues.last, before)
+			}
+		}
+		if due != 0 {
+			t.Fatalf("after %s: %d shares are due and in no line", after, due)
+		}
+	})
 }
 
 // current reports whether a lease's worker is still a member, as it was then.

@@ -60,7 +60,7 @@ func (s *state) enlist(spec Spec) WorkerID {
 	s.epochs++ // never that of another worker that had this number
 	w.epoch = s.epochs
 	w.health, w.breaker = health{reason: "not checked yet"}, breaker{}
-	w.ramp, w.life = ramp{}, life{}
+	w.ramp, w.life, w.speed = ramp{}, life{}, speed{}
 	s.byURL[spec.URL] = id
 	s.weigh(spec.URL)
 	s.byBase[spec.Base] = append(s.byBase[spec.Base], id)

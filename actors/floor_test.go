@@ -11,7 +11,7 @@ func fail(t testing.TB, r *Registry, o Options, id WorkerID, now int64) {
 	t.Helper()
 	onLoop(t, r, func(s *state) {
 		for range o.Breaker.FailureThreshold {
-			s.giveBack(s.grant(id, Plain, 0, now), UpstreamReset, now)
+			s.giveBack(s.grant(id, Plain, work{}, now), UpstreamReset, now)
 		}
 	})
 }

@@ -20,6 +20,7 @@ type books struct {
 	drained bool
 	foreign map[string][]Elsewhere // by origin
 	idle    chan struct{}          // what the first drain closes
+	long    int                    // blocks of prompt for each that a script has
 }
 
 type bookedLease struct {
@@ -27,6 +28,8 @@ type bookedLease struct {
 	url     string
 	phase   Phase
 	pending int
+	held    int
+	tells   bool // its first byte ends its share, and time doesn't
 	live    bool
 	member  *bookedWorker // its worker in the membership of that time
 	open    bool          // released, and yet to be judged
@@ -89,14 +92,14 @@ func (b *books) live(url string, p Phase) int {
 	return n
 }
 
-func (b *books) pending(url string) int {
-	n := 0
+func (b *books) pending(url string) (pending, held int) {
 	for _, l := range b.leases {
 		if l.live && l.url == url {
-			n += l.pending
+			pending += l.pending
+			held += l.held
 		}
 	}
-	return n
+	return pending, held
 }
 
 // eligible reports whether anyone may get a request of a role.
@@ -112,6 +115,7 @@ func (b *books) eligible(r Role) bool {
 // compare checks everything that the registry tells against the books.
 func (b *books) compare(t *testing.T, r *Registry, after string) {
 	t.Helper()
+	b.seeShares(t, r, after)
 	s := snap(t, r)
 	total := b.live("", numPhases)
 	if s.Live != total || s.Granted-s.Returned != uint64(total) || s.Granted != uint64(len(b.leases)) {
@@ -147,8 +151,8 @@ func (b *books) compare(t *testing.T, r *Registry, after string) {
 		if v.Load != load {
 			t.Fatalf("after %s: load of %s = %d, want %d", after, v.URL, v.Load, load)
 		}
-		if want := b.pending(v.URL); v.Pending != want {
-			t.Fatalf("after %s: pending of %s = %d, want %d", after, v.URL, v.Pending, want)
+		if pending, held := b.pending(v.URL); v.Pending != pending || v.Held != held {
+			t.Fatalf("after %s: %s has %d blocks pending and holds %d, want %d and %d", after, v.URL, v.Pending, v.Held, pending, held)
 		}
 		w.wedged = v.Wedged
 		if v.Draining != (w.member && w.drains) {
@@ -190,7 +194,7 @@ func (b *books) compare(t *testing.T, r *Registry, after string) {
 func FuzzBooks(f *testing.F) {
 	draws := rand.New(rand.NewPCG(3, 7))
 	for _, n := range []int{8, 40, 200, 800} {
-		for _, seed := range []byte{0, 1, 2, 3, 4, 5, 32, 64 + 2, 64 + 32, 64 + 32 + 1, 128 + 64 + 32 + 2} {
+		for _, seed := range []byte{0, 1, 2, 3, 4, 5, 32, 16 + 5, 16 + 128 + 1, 16 + 64 + 32 + 5, 64 + 2, 64 + 32, 64 + 32 + 1, 128 + 64 + 32 + 2} {
 			in := make([]byte, n)
 			for i := range in {
 				in[i] = byte(draws.Uint32())
@@ -227,6 +231,7 @@ func keepBooks(t *testing.T, in []byte) {
 		b.workers[s.URL] = &bookedWorker{spec: s, member: true, healthy: true, proven: true}
 	}
 	join(t, r, specs...)
+	b.long = 1 + int(in[0]&16)*2
 	b.compare(t, r, "the start")
 	var now int64
 	for in = in[1:]; len(in) >= 2; in = in[2:] {
@@ -261,11 +266,11 @@ func (b *books) step(t *testing.T, r *Registry, o Options, specs []Spec, op byte
 		var tk ticket
 		onLoop(t, r, func(s *state) {
 			if id, ok := s.byURL[url]; ok && s.workers[id].member && len(s.draining) == 0 {
-				tk = s.grant(id, Reserved, arg%7, now)
+				tk = s.grant(id, Reserved, work{pending: arg % 7, held: arg % 3, tells: true}, now)
 			}
 		})
 		if tk != (ticket{}) {
-			b.book(Lease{URL: url, ticket: tk, registry: r}, Reserved, arg%7)
+			b.book(Lease{URL: url, ticket: tk, registry: r}, Reserved, work{pending: arg % 7, held: arg % 3, tells: true})
 		}
 		return "reserve at " + url
 	case 3: // advance
@@ -337,7 +342,7 @@ func (b *books) step(t *testing.T, r *Registry, o Options, specs []Spec, op byte
 			return "nothing"
 		}
 		l := pick()
-		l.lease.FirstByte()
+		l.lease.FirstByte(now)
 		if l.live {
 			l.pending = 0
 			b.sign(l)
@@ -377,7 +382,7 @@ func (b *books) acquire(t *testing.T, r *Registry, o Options, arg int, now int64
 	t.Helper()
 	q := Request{
 		Retry: retry,
-		Role:  Role(arg) % numRoles, Key: make([]uint64, arg%9), Head: uint64(arg) << 40, Now: now,
+		Role:  Role(arg) % numRoles, Key: make([]uint64, arg%9*b.long), Head: uint64(arg) << 40, Now: now, Stream: arg%2 == 0,
 		Session: fmt.Appendf(nil, "header:s:%d", arg%5),
 	}
 	if arg > 100 {
@@ -410,7 +415,11 @@ func (b *books) acquire(t *testing.T, r *Registry, o Options, arg int, now int64
 	if !w.open(q.Role) {
 		t.Fatalf("acquired for %v at %s, which is not eligible: %+v", q.Role, l.URL, w)
 	}
-	b.book(l, phaseOf[q.Role], len(q.Key))
+	k := work{pending: len(q.Key), tells: q.Stream || q.Role == Prefill}
+	if q.Role == Decode {
+		k.held = len(q.Key)
+	}
+	b.book(l, phaseOf[q.Role], k)
 	if v := view(t, r, l.URL); v.ID != l.Worker {
 		t.Fatalf("lease names worker %d, want %d", l.Worker, v.ID)
 	}
@@ -420,7 +429,7 @@ func (b *books) acquire(t *testing.T, r *Registry, o Options, arg int, now int64
 // acquirePair takes both leases of a pair, or one for the whole request.
 func (b *books) acquirePair(t *testing.T, r *Registry, o Options, arg int, now int64) string {
 	t.Helper()
-	q := Request{Key: make([]uint64, arg%9), Head: uint64(arg) << 40, Now: now, Short: arg % 3}
+	q := Request{Key: make([]uint64, arg%9*b.long), Head: uint64(arg) << 40, Now: now, Short: arg % 3, Stream: arg%2 == 0}
 	p, d, err := r.AcquirePair(&q)
 	var want error
 	switch {
@@ -446,11 +455,11 @@ func (b *books) acquirePair(t *testing.T, r *Registry, o Options, arg int, now i
 		if p.registry != nil {
 			t.Fatalf("a prefill lease at %s for a short prompt", p.URL)
 		}
-		b.book(d, Plain, len(q.Key))
+		b.book(d, Plain, work{len(q.Key), len(q.Key), q.Stream})
 		return "acquire the whole at " + d.URL
 	}
-	b.book(p, Prefilling, len(q.Key))
-	b.book(d, Reserved, 0)
+	b.book(p, Prefilling, work{pending: len(q.Key), tells: true})
+	b.book(d, Reserved, work{held: len(q.Key)})
 	return "acquire a pair at " + p.URL + " and " + d.URL
 }
 
@@ -480,7 +489,7 @@ func (b *books) begin(t *testing.T, o Options, l *bookedLease, arg int, now int6
 			t.Fatalf("Begin moved to %s, which is not eligible: %+v", got.URL, w)
 		}
 		b.vacate(l.url)
-		b.book(got, Decoding, 0)
+		b.book(got, Decoding, work{held: l.held})
 	}
 	return "begin"
 }

@@ -109,7 +109,7 @@ func TestRetiredOnlyWhenRemovedAndIdle(t *testing.T) {
 func reserve(t *testing.T, r *Registry, id WorkerID) ticket {
 	t.Helper()
 	var tk ticket
-	onLoop(t, r, func(s *state) { tk = s.grant(id, Reserved, 0, 0) })
+	onLoop(t, r, func(s *state) { tk = s.grant(id, Reserved, work{}, 0) })
 	return tk
 }
 

@@ -96,9 +96,9 @@ func (s *source) structOf(t *testing.T, name string) *types.Struct {
 // totals that must agree with them, and what says of which worker and in which
 // phase a lease stands.
 var counters = map[string][]string{
-	"worker": {"inPhase", "pending", "granted"},
+	"worker": {"inPhase", "pending", "held", "granted"},
 	"state":  {"live", "granted", "returned", "refused"},
-	"slot":   {"gen", "worker", "phase", "live", "pending"},
+	"slot":   {"gen", "worker", "phase", "live", "pending", "held"},
 	"ticket": {"gen", "slot"},
 	"room":   {"admitted", "admissions", "dismissed"},
 	"pass":   {"gen", "live"},
@@ -120,22 +120,25 @@ var wantWrites = map[string]int{
 	"giveBack: state.returned ++": 1,
 	"refuse: state.refused ++":    1,
 
+	// A share of pending work is given back by whoever is first: the end of the
+	// lease, the first byte, or its time.
 	"grant: worker.pending +=":     1,
-	"giveBack: worker.pending -=":  1,
-	"firstByte: worker.pending -=": 1,
-	"firstByte: slot.pending =":    1,
+	"prefilled: worker.pending -=": 1,
+	"prefilled: slot.pending =":    1,
+	"grant: worker.held +=":        1,
+	"giveBack: worker.held -=":     1,
 
 	// A slot is written whole when its lease begins. Only a slot that names no
 	// lease gets another generation.
-	"grant: slot{gen worker phase live pending}": 1,
-	"grant: slot{gen}":                           1,
-	"grant: slot =":                              1,
-	"grant: []slot =":                            1,
-	"grant: append([]slot)":                      1,
-	"advance: slot.phase =":                      1,
-	"giveBack: slot.gen ++":                      1,
-	"giveBack: slot.live =":                      1,
-	"grant: ticket{gen slot}":                    1,
+	"grant: slot{gen worker phase live pending held}": 1,
+	"grant: slot{gen}":        1,
+	"grant: slot =":           1,
+	"grant: []slot =":         1,
+	"grant: append([]slot)":   1,
+	"advance: slot.phase =":   1,
+	"giveBack: slot.gen ++":   1,
+	"giveBack: slot.live =":   1,
+	"grant: ticket{gen slot}": 1,
 
 	// A worker's entry begins empty and is emptied when it is removed and idle,
 	// which TestRetireNeedsAnIdleWorker reads.
@@ -416,21 +419,24 @@ func (w *writeFinder) own(fun ast.Expr) bool {
 // worker is sick, gone or silent is no reason.
 func TestWhoGrantsAndReturns(t *testing.T) {
 	want := map[string]int{
-		"lend: grant":        1,
-		"begin: advance":     2,
-		"begin: giveBack":    1,
-		"loop: giveBack":     2, // judged at once, or later
-		"serve: acquire":     1,
-		"serve: acquirePair": 1,
-		"arrive: serve":      1,
-		"attempt: serve":     1,
-		"attempt: admit":     1,
-		"loop: dismiss":      1,
-		"loop: firstByte":    1,
-		"giveBack: retire":   1,
-		"discharge: retire":  1,
+		"lend: grant":          1,
+		"begin: advance":       2,
+		"begin: giveBack":      1,
+		"loop: giveBack":       2, // judged at once, or later
+		"serve: acquire":       1,
+		"serve: acquirePair":   1,
+		"arrive: serve":        1,
+		"attempt: serve":       1,
+		"attempt: admit":       1,
+		"loop: dismiss":        1,
+		"loop: firstByte":      1,
+		"firstByte: prefilled": 1,
+		"giveBack: prefilled":  1,
+		"payOff: prefilled":    1,
+		"giveBack: retire":     1,
+		"discharge: retire":    1,
 	}
-	methods := []string{"serve", "acquire", "acquirePair", "admit", "dismiss", "grant", "advance", "giveBack", "firstByte", "retire"}
+	methods := []string{"serve", "acquire", "acquirePair", "admit", "dismiss", "grant", "advance", "giveBack", "firstByte", "prefilled", "retire"}
 	src := readSource(t)
 	got := map[string]int{}
 	src.each(func(fn string, n ast.Node) {

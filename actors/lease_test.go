@@ -52,7 +52,7 @@ func TestSpentTicketDoesNotEndTheNextLease(t *testing.T) {
 	if old.ticket.slot != next.ticket.slot {
 		t.Fatalf("slots %d and %d, want the same one: the test is about its reuse", old.ticket.slot, next.ticket.slot)
 	}
-	old.FirstByte()
+	old.FirstByte(0)
 	old.Release(Aborted, 0)
 	wantLoad(t, r, base(0), 1)
 	next.Release(Completed, 0)
@@ -67,12 +67,12 @@ func TestZeroLease(t *testing.T) {
 	r := fleet(t, "round_robin", 1)
 	held := acquire(t, r, Request{})
 	var none Lease
-	none.FirstByte()
+	none.FirstByte(0)
 	none.Release(Completed, 0)
 
 	for i, forged := range []ticket{{}, {gen: 1, slot: 99}, {gen: 99}} {
 		l := Lease{registry: r, ticket: forged}
-		l.FirstByte()
+		l.FirstByte(0)
 		l.Release(Completed, 0)
 		wantLoad(t, r, base(0), 1)
 		if got, want := snap(t, r).Refused, uint64(i+1); got != want {
@@ -143,7 +143,7 @@ func TestReleaseAfterHalt(t *testing.T) {
 	finish(t, "a release after Halt", inBackground(func() {
 		for range inboxSize {
 			for i := range leases {
-				leases[i].FirstByte()
+				leases[i].FirstByte(0)
 				leases[i].Release(Completed, 0)
 			}
 		}
@@ -215,15 +215,15 @@ func TestPendingWork(t *testing.T) {
 	a := acquire(t, r, Request{Key: make([]uint64, 10)})
 	b := acquire(t, r, Request{Key: make([]uint64, 5)})
 	wantPending(15)
-	a.FirstByte()
+	a.FirstByte(0)
 	wantPending(5)
-	a.FirstByte()
+	a.FirstByte(0)
 	wantPending(5)
 	a.Release(Completed, 0)
 	wantPending(5)
 	b.Release(ConnectFailed, 0)
 	wantPending(0)
-	b.FirstByte()
+	b.FirstByte(0)
 	wantPending(0)
 }
 

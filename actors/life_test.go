@@ -118,7 +118,7 @@ func TestWedgedWorkerComesBack(t *testing.T) {
 		slow bool
 	}{
 		{"progress", func(v *vigil) { v.leases[1].Progress(v.now) }, true, true},
-		{"first byte", func(v *vigil) { v.leases[1].FirstByte() }, true, true},
+		{"first byte", func(v *vigil) { v.leases[1].FirstByte(0) }, true, true},
 		{"an answer", func(v *vigil) { v.leases[1].Release(Completed, v.now) }, true, true},
 		{"an error for an answer", func(v *vigil) { v.leases[1].Release(ServerError, v.now) }, true, true},
 		{"an answer yet to be judged", func(v *vigil) { v.leases[1].ReleaseUnjudged(ServerError, v.now) }, true, true},
@@ -143,7 +143,7 @@ func TestWedgedWorkerComesBack(t *testing.T) {
 		{"a spent lease", func(v *vigil) {
 			v.leases[1].Release(ClientGone, v.now)
 			v.leases[1].Progress(v.now)
-			v.leases[1].FirstByte()
+			v.leases[1].FirstByte(0)
 		}, false, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestWedgedTrial(t *testing.T) {
 	if len(got) != 1 {
 		t.Fatalf("%d requests at a time, want 1", len(got))
 	}
-	got[0].FirstByte()
+	got[0].FirstByte(0)
 	v.want("after the trial", false, false, false)
 }
 
@@ -319,7 +319,7 @@ func TestWedgedTimeoutsAreKnown(t *testing.T) {
 					return
 				}
 				l := trial()
-				l.FirstByte()
+				l.FirstByte(0)
 				v.want("after a sign of life", false, false, false)
 				if w := view(t, v.r, base(1)); !w.Usable() {
 					t.Error("the worker is well and not usable")
@@ -369,7 +369,7 @@ func TestWedgedByRequestsAlone(t *testing.T) {
 	v := newVigil(t, 2, nil)
 	for range 12 {
 		v.now += second
-		v.leases[0].FirstByte()
+		v.leases[0].FirstByte(0)
 		v.visit()
 	}
 	v.want("after silence", false, true)

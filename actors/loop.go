@@ -25,7 +25,7 @@ func (r *Registry) loop(s *state) {
 		case kindJudge:
 			s.judge(m.ticket, m.cause, m.now)
 		case kindFirstByte:
-			s.firstByte(m.ticket)
+			s.firstByte(m.ticket, m.now)
 		case kindProgress:
 			s.progress(m.ticket, m.now)
 		case kindPin:

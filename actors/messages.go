@@ -30,7 +30,7 @@ const (
 type message struct {
 	kind    kind
 	cause   Cause           // kindReturn, kindReturnUnjudged, kindJudge
-	now     int64           // as cause, and kindProgress, kindDismiss, kindTick: monotonic nanoseconds
+	now     int64           // as cause, and kindFirstByte, kindProgress, kindDismiss, kindTick: monotonic nanoseconds
 	ticket  ticket          // kindReturn, kindReturnUnjudged, kindJudge, kindBegin, kindFirstByte, kindProgress, kindPin; kindLeave: of the wait; kindDismiss: of the admission
 	pin     uint64          // kindPin
 	request *Request        // kindAcquire, kindPair, kindBegin; lent until its last reply is sent or the loop has ended
@@ -171,6 +171,7 @@ type Request struct {
 	Short   int        // for AcquirePair: a decode worker that lacks fewer blocks does the whole
 	Movable bool       // for Begin: another decode worker may be taken
 	Retry   bool       // a worker has seen an earlier attempt of this request
+	Stream  bool       // the answer is a stream, of which FirstByte tells
 
 	Class     uint8     // 0 to Classes-1; of those who wait the highest goes first
 	Tenant    uint64    // names who shares fairly with others of a class; 0 is one of them

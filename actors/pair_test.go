@@ -206,20 +206,20 @@ func TestBeginMoves(t *testing.T) {
 		}, true},
 		{"breaker open", func(t *testing.T, r *Registry, d Lease) {
 			for range 5 {
-				onLoop(t, r, func(s *state) { s.giveBack(s.grant(d.Worker, Decoding, 0, 0), ServerError, 0) })
+				onLoop(t, r, func(s *state) { s.giveBack(s.grant(d.Worker, Decoding, work{}, 0), ServerError, 0) })
 			}
 		}, true},
 		{"much busier", func(t *testing.T, r *Registry, d Lease) {
 			onLoop(t, r, func(s *state) {
 				for range 65 {
-					s.grant(d.Worker, Decoding, 0, 0)
+					s.grant(d.Worker, Decoding, work{}, 0)
 				}
 			})
 		}, true},
 		{"a little busier", func(t *testing.T, r *Registry, d Lease) {
 			onLoop(t, r, func(s *state) {
 				for range 64 {
-					s.grant(d.Worker, Decoding, 0, 0)
+					s.grant(d.Worker, Decoding, work{}, 0)
 				}
 			})
 		}, false},

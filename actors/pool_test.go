@@ -48,7 +48,7 @@ func TestPoolSaysWhatCountersSay(t *testing.T) {
 			if len(tickets) > 0 {
 				i := rng.IntN(len(tickets))
 				if rng.IntN(4) == 0 {
-					s.firstByte(tickets[i])
+					s.firstByte(tickets[i], now)
 				}
 				c := Cause(rng.IntN(int(numCauses)))
 				switch rng.IntN(4) {

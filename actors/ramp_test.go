@@ -24,7 +24,7 @@ func hold(t testing.TB, r *Registry, id WorkerID, n int) {
 	t.Helper()
 	onLoop(t, r, func(s *state) {
 		for range n {
-			s.grant(id, Plain, 0, 0)
+			s.grant(id, Plain, work{}, 0)
 		}
 	})
 }
@@ -71,7 +71,7 @@ func TestSlowStart(t *testing.T) {
 					onLoop(t, r, func(s *state) {
 						for range o.Breaker.SuccessThreshold {
 							s.permits(&s.workers[ids[0]], now)
-							s.giveBack(s.grant(ids[0], Plain, 0, now), Completed, now)
+							s.giveBack(s.grant(ids[0], Plain, work{}, now), Completed, now)
 						}
 					})
 				}
@@ -90,7 +90,7 @@ func TestSlowStart(t *testing.T) {
 						if i, ok := placeOf(c, uint32(ids[0])); !ok || c[i].Load > 1000 {
 							break
 						}
-						s.grant(ids[0], Plain, 0, q.Now)
+						s.grant(ids[0], Plain, work{}, q.Now)
 						got++
 					}
 					if got != tc.want {

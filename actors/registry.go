@@ -261,11 +261,13 @@ type Lease struct {
 	registry *Registry
 }
 
-// FirstByte says that the worker's answer has begun. The zero Lease says
+// FirstByte says that the worker's answer has begun, at now, in monotonic
+// nanoseconds; 0 for a time that isn't known. Of a stream that is a byte of its
+// body: engines send the head before they look at the prompt. The zero Lease says
 // nothing.
-func (l *Lease) FirstByte() {
+func (l *Lease) FirstByte(now int64) {
 	if l.registry != nil {
-		l.registry.send(message{kind: kindFirstByte, ticket: l.ticket})
+		l.registry.send(message{kind: kindFirstByte, ticket: l.ticket, now: now})
 	}
 }
 

@@ -31,7 +31,7 @@ func NewRouter(o RouterOptions) (*Router, error) {
 	r := &Router{Registry: registry, progress: o.WedgedAfter > 0}
 	for role, name := range o.Policy {
 		r.prefixes[role] = policy.NeedsPrefixes(name)
-		r.firstBytes[role] = name == "least_work" || r.progress
+		r.firstBytes[role] = policy.NeedsWork(name) || r.progress
 		if r.prefixes[role] && r.tree == nil {
 			r.tree = newTree(registry, o.TreeBytes)
 		}

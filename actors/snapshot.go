@@ -64,7 +64,9 @@ type WorkerView struct {
 	Load     int    // live leases but for those reserved
 	Foreign  int    // what other processes run there; no part of Load
 	InPhase  [numPhases]int
-	Pending  int // blocks of prompt granted and not yet prefilled
+	Pending  int     // blocks of prompt granted and not yet prefilled
+	Held     int     // blocks of prompt of the leases that decode, or are reserved to
+	Speed    float64 // blocks of prompt that it prefills in a second; 0 if that isn't known
 	Granted  uint64
 	Outcomes [numCauses]uint64
 }
@@ -153,7 +155,8 @@ func (s *state) snapshot(into []WorkerView, now int64) Snapshot {
 			Wedged: w.life.wedged, Slow: w.ramp.on, CBSpared: w.breaker.spared,
 			Breaker: breaker, Moves: w.breaker.moves, CBGood: w.breaker.outcomes[0], CBBad: w.breaker.outcomes[1],
 			Draining: w.emptying.on(), Foreign: w.foreign,
-			Load: w.load(), InPhase: w.inPhase, Pending: w.pending, Granted: w.granted, Outcomes: w.outcomes,
+			Load: w.load(), InPhase: w.inPhase, Pending: w.pending, Held: w.held,
+			Speed: w.speed.rate() * float64(time.Second), Granted: w.granted, Outcomes: w.outcomes,
 		})
 	}
 	for i := range s.slots {

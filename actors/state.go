@@ -57,6 +57,7 @@ type state struct {
 	budget   budget
 	docket   docket
 	lookAt   int64 // when to look for wedged workers again; never, if they aren't looked for
+	speeds   speeds
 	room     room
 	foreign  map[string]map[string]int // by origin and by worker's URL; see setForeign
 
@@ -96,6 +97,9 @@ type worker struct {
 	foreign  int            // what other processes run there; written by weigh and by nothing else
 	inPhase  [numPhases]int // live leases; written by grant, advance and giveBack and by nothing else
 	pending  int            // blocks of prompt granted and not yet prefilled
+	held     int            // blocks of prompt of the leases that decode, or are reserved to
+	speed    speed
+	dues     dues
 	granted  uint64
 	outcomes [numCauses]uint64
 }
@@ -114,10 +118,15 @@ type slot struct {
 	since   int64 // when it was granted
 	worker  WorkerID
 	pending int    // its share of the worker's pending blocks
+	held    int    // and of those held
 	epoch   uint32 // the worker's when it was granted
 	phase   Phase
 	live    bool
 	trial   bool // granted while the breaker was half open
+	tells   bool // its first byte says that the prompt is worked off
+
+	due              int64 // when its share ends by itself; 0 for never
+	prevDue, nextDue uint32
 
 	unjudged bool // the breaker learns of its end later; set before it ends, and until it is judged
 }
@@ -137,6 +146,7 @@ func newState(o Options, events chan<- Event) (*state, error) {
 		events:  events,
 		budget:  newBudget(o.Retries),
 		lookAt:  math.MaxInt64,
+		speeds:  speeds{at: math.MaxInt64},
 	}
 	if o.WedgedAfter > 0 {
 		s.lookAt = math.MinInt64
@@ -147,16 +157,27 @@ func newState(o Options, events chan<- Event) (*state, error) {
 			return nil, err
 		}
 		s.policies[r] = p
+		if policy.NeedsWork(o.Policy[r]) {
+			s.speeds.at = math.MinInt64
+		}
 	}
 	return s, nil
 }
 
+// work is what a lease brings to its worker.
+type work struct {
+	pending int  // blocks of prompt to be prefilled
+	held    int  // blocks of prompt to decode from
+	tells   bool // the first byte of the answer says that the prompt is worked off
+}
+
 // grant makes one more lease live at a worker. It, advance and giveBack are the
 // only places that write a counter of load.
-func (s *state) grant(id WorkerID, p Phase, pending int, now int64) ticket {
+func (s *state) grant(id WorkerID, p Phase, k work, now int64) ticket {
 	w := &s.workers[id]
 	w.inPhase[p]++
-	w.pending += pending
+	w.pending += k.pending
+	w.held += k.held
 	w.granted++
 	s.recount(w)
 	s.live++
@@ -174,7 +195,13 @@ func (s *state) grant(id WorkerID, p Phase, pending int, now int64) ticket {
 	if trial {
 		w.breaker.trials++
 	}
-	*sl = slot{gen: sl.gen, since: now, worker: id, pending: pending, epoch: w.epoch, phase: p, live: true, trial: trial}
+	*sl = slot{
+		gen: sl.gen, since: now, worker: id, pending: k.pending, held: k.held, epoch: w.epoch, phase: p, live: true,
+		trial: trial, tells: k.tells,
+	}
+	if k.pending > 0 && !k.tells && s.speeds.at != math.MaxInt64 {
+		s.owe(w, n, now)
+	}
 	return ticket{gen: sl.gen, slot: n}
 }
 
@@ -218,7 +245,8 @@ func (s *state) giveBack(t ticket, c Cause, now int64) {
 	}
 	id, w := sl.worker, &s.workers[sl.worker]
 	w.inPhase[sl.phase]--
-	w.pending -= sl.pending
+	s.prefilled(w, sl)
+	w.held -= sl.held
 	w.outcomes[c]++
 	s.recount(w)
 	if w.load() == 0 {
@@ -259,13 +287,15 @@ func (s *state) refuse(what string) {
 	s.emit(Event{Kind: ReturnRefused, Detail: what})
 }
 
-// firstByte ends a lease's share of the worker's pending prompt work: the
-// answer has begun, so the prompt is prefilled.
-func (s *state) firstByte(t ticket) {
+// firstByte ends a lease's share of the worker's pending prompt work: the answer
+// has begun, so the prompt is prefilled. now is 0 if nobody looked at the clock.
+func (s *state) firstByte(t ticket, now int64) {
 	if sl := s.find(t); sl != nil {
 		w := &s.workers[sl.worker]
-		w.pending -= sl.pending
-		sl.pending = 0
+		if sl.tells && sl.pending > 0 && now > 0 && sl.epoch == w.epoch {
+			w.speed.firstByte(sl.pending, sl.since, now)
+		}
+		s.prefilled(w, sl)
 		s.recount(w)
 		s.enliven(sl)
 	}

@@ -4,12 +4,18 @@ import "math"
 
 // leastWork takes the worker where the request makes the least work:
 //
-//	cost(w) = (pending(w) + (1+λ)·miss(w) + γ·load(w)) · price(w)
+//	cost(w) = (pending(w) + (1+λ)·miss(w) + γ·load(w)) · pace(w) · price(w)
 //
-// all in blocks of prompt. λ is the price of a miss above its own time. On an
+// all in blocks of prompt, and so in the time that a typical worker takes for one.
+// λ is the price of a miss above its own time. On an
 // idle fleet a miss delays nobody else, so λ is near zero and requests spread;
 // under backlog a miss also delays all who wait behind it and pushes another
 // prefix out of a cache, so λ rises and requests stay where their prefix is.
+//
+// Where requests only decode, each of their steps reads all that is held there, so
+// held(w) takes the place of what waits, and a miss is what has to be transferred:
+//
+//	cost(w) = (held(w) + pending(w) + miss(w) + γ·load(w)) · pace(w) · price(w)
 type leastWork struct {
 	perMiss float64 // c: backlog, in prompts, that adds 1 to λ
 	missCap float64 // the ceiling of λ
@@ -33,14 +39,17 @@ func (p *leastWork) Name() string { return "least_work" }
 // fusing the two operations, so machines with and without such an instruction
 // agree.
 func (p *leastWork) Choose(req *Request, c []Candidate) Choice {
-	missPrice := 1 + p.lambda(req, c)
+	missPrice, heldPrice := 1.0, 1.0
+	if !req.Decode {
+		missPrice, heldPrice = 1+p.lambda(req, c), 0
+	}
 	t := newTie(req.Key)
 	least, cheapest := math.Inf(1), math.Inf(1)
 	longest := 0
 	for i := range c {
 		w := &c[i]
 		longest = max(longest, w.Match)
-		cost := float64(w.Pending) +
+		cost := float64(w.Pending) + float64(heldPrice*float64(w.Held)) +
 			float64(missPrice*float64(max(req.Blocks-w.Match, 0))) +
 			float64(p.perLoad*float64(w.Load))
 		price := 1.0
@@ -48,6 +57,9 @@ func (p *leastWork) Choose(req *Request, c []Candidate) Choice {
 			price = w.Cost
 		}
 		cost *= price
+		if w.Pace > 0 {
+			cost *= w.Pace
+		}
 		// Equal costs can hide different prices, when there is no work at all:
 		// then the cheaper worker is not an equal.
 		if cost > least || cost == least && price > cheapest {

@@ -10,16 +10,17 @@ import (
 var catalogue = []struct {
 	name     string
 	prefixes bool
+	work     bool
 	make     func(o Options) Policy
 }{
-	{"random", false, func(o Options) Policy { return &random{draws: rng{o.Seed}} }},
-	{"round_robin", false, func(Options) Policy { return &roundRobin{} }},
-	{"power_of_two", false, func(o Options) Policy { return &powerOfTwo{draws: rng{o.Seed}} }},
-	{"cache_aware", true, func(o Options) Policy { return newCacheAware(o) }},
-	{"consistent_hash", false, func(o Options) Policy { return &consistentHash{abs: o.BalanceAbs} }},
-	{"rendezvous_hash", false, func(o Options) Policy { return &rendezvousHash{abs: o.BalanceAbs} }},
-	{"sticky_least_loaded", false, func(o Options) Policy { return newStickyLeastLoaded(o) }},
-	{"least_work", true, func(o Options) Policy { return newLeastWork(o) }},
+	{"random", false, false, func(o Options) Policy { return &random{draws: rng{o.Seed}} }},
+	{"round_robin", false, false, func(Options) Policy { return &roundRobin{} }},
+	{"power_of_two", false, false, func(o Options) Policy { return &powerOfTwo{draws: rng{o.Seed}} }},
+	{"cache_aware", true, false, func(o Options) Policy { return newCacheAware(o) }},
+	{"consistent_hash", false, false, func(o Options) Policy { return &consistentHash{abs: o.BalanceAbs} }},
+	{"rendezvous_hash", false, false, func(o Options) Policy { return &rendezvousHash{abs: o.BalanceAbs} }},
+	{"sticky_least_loaded", false, false, func(o Options) Policy { return newStickyLeastLoaded(o) }},
+	{"least_work", true, true, func(o Options) Policy { return newLeastWork(o) }},
 }
 
 // Names lists the policies that [New] can make.
@@ -37,6 +38,17 @@ func NeedsPrefixes(name string) bool {
 	for i := range catalogue {
 		if catalogue[i].name == name {
 			return catalogue[i].prefixes
+		}
+	}
+	return false
+}
+
+// NeedsWork reports whether the named policy reads Candidate.Pending and what else
+// is learnt from answers. For any other they need not be looked at for it.
+func NeedsWork(name string) bool {
+	for i := range catalogue {
+		if catalogue[i].name == name {
+			return catalogue[i].work
 		}
 	}
 	return false

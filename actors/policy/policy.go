@@ -14,6 +14,12 @@ type Candidate struct {
 	// Pending is the prompt work granted to the worker and not yet prefilled,
 	// in blocks.
 	Pending int
+	// Held is the prompts of the requests that decode there, or are about to, in
+	// blocks.
+	Held int
+	// Pace is how many times as long as others the worker takes for a block of
+	// prompt, finite. Anything not above zero counts as 1.
+	Pace float64
 	// Match is how many leading blocks of this prompt the worker is thought to
 	// have cached. It is at most Request.Blocks.
 	Match int
@@ -35,6 +41,9 @@ type Request struct {
 	Session []byte
 	// Retry says that the request was at another worker before, which failed it.
 	Retry bool
+	// Decode says that the prompt is prefilled elsewhere, and its worker only
+	// decodes.
+	Decode bool
 	// Now is monotonic time in nanoseconds.
 	Now int64
 }
