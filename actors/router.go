@@ -19,6 +19,7 @@ type Router struct {
 	tree       *Tree          // nil when no policy reads prefixes
 	firstBytes [numRoles]bool // roles whose policy reads pending prompt work, or all when wedged workers are looked for
 	prefixes   [numRoles]bool // roles whose policy reads prefixes
+	learns     [numRoles]bool // roles whose policy reads what is learnt from answers
 	progress   bool           // wedged workers are looked for
 }
 
@@ -29,11 +30,16 @@ func NewRouter(o RouterOptions) (*Router, error) {
 		return nil, err
 	}
 	r := &Router{Registry: registry, progress: o.WedgedAfter > 0}
+	learns := false
+	for role, name := range o.Policy {
+		r.learns[role] = policy.NeedsWork(name)
+		learns = learns || r.learns[role]
+	}
 	for role, name := range o.Policy {
 		r.prefixes[role] = policy.NeedsPrefixes(name)
-		r.firstBytes[role] = policy.NeedsWork(name) || r.progress
+		r.firstBytes[role] = r.learns[role] || r.progress
 		if r.prefixes[role] && r.tree == nil {
-			r.tree = newTree(registry, o.TreeBytes)
+			r.tree = newTree(registry, o.TreeBytes, learns)
 		}
 	}
 	return r, nil
@@ -45,6 +51,18 @@ func (r *Router) NeedsKey(role Role) bool { return r.prefixes[role] }
 // NeedsFirstByte reports whether a lease of this role should be told when the
 // worker's answer begins.
 func (r *Router) NeedsFirstByte(role Role) bool { return r.firstBytes[role] }
+
+// NeedsUsage reports whether the tree learns from what a worker tells of a lease of
+// this role; see Learn.
+func (r *Router) NeedsUsage(role Role) bool { return r.learns[role] }
+
+// Learn tells what the worker of a lease has told of the prompt that it has worked
+// off by itself, before the lease is released. It does nothing for a short prompt.
+func (r *Router) Learn(l *Lease, u Usage) {
+	if r.tree != nil && l.Decision.Blocks >= learnBlocks {
+		r.tree.learn(l.ticket, u)
+	}
+}
 
 // NeedsProgress reports whether leases should be told of their streams' progress.
 func (r *Router) NeedsProgress() bool { return r.progress }
@@ -61,7 +79,7 @@ func (r *Router) AcquireFor(q *Request, c Client) (Lease, error) {
 	}
 	l, err := r.tree.AcquireFor(q, c)
 	if err == nil {
-		r.tree.Insert(q.Key, l.Worker)
+		r.insert(q, &l, q.Role)
 	}
 	return l, err
 }
@@ -83,13 +101,27 @@ func (r *Router) AcquirePairFor(q *Request, c Client) (prefill, decode Lease, er
 	if err != nil {
 		return prefill, decode, err
 	}
-	if prefill.registry != nil && r.prefixes[Prefill] {
-		r.tree.Insert(q.Key, prefill.Worker)
+	split := prefill.registry != nil
+	if split && r.prefixes[Prefill] {
+		r.insert(q, &prefill, Prefill)
 	}
-	if r.prefixes[Decode] {
+	switch {
+	case !r.prefixes[Decode]:
+	case split: // it gets the prompt from elsewhere, whatever it has
 		r.tree.Insert(q.Key, decode.Worker)
+	default:
+		r.insert(q, &decode, Decode)
 	}
 	return prefill, decode, nil
+}
+
+// insert lets the tree learn that the worker of a lease will have seen the prompt.
+func (r *Router) insert(q *Request, l *Lease, role Role) {
+	if r.learns[role] {
+		r.tree.insert(q.Key, l.Worker, q.Model, l.ticket)
+		return
+	}
+	r.tree.Insert(q.Key, l.Worker)
 }
 
 // Add is Registry.Add. A number that is new to its worker has nothing to do

@@ -35,7 +35,9 @@ type speed struct {
 	pace       float64 // how many times as long as others it takes for a block; 0 is once
 	firstAt    int64   // its last first byte of a stream
 	firstSince int64   // the grant of that stream
-	plainAt    int64   // the last grant of a share of whose end there will be no news
+	plain      int     // live leases whose answers don't tell when their share has ended
+	plainAt    int64   // the last grant of one, and the last end
+	plainEnd   int64
 }
 
 // rate is in blocks a nanosecond, 0 if it isn't known.
@@ -49,7 +51,7 @@ func (p *speed) rate() float64 {
 // firstByte takes in that a share, granted at since, was worked off at now.
 func (p *speed) firstByte(blocks int, since, now int64) {
 	from := max(since, p.firstAt)
-	alone := p.plainAt <= p.firstSince
+	alone := p.plainAt <= p.firstSince || p.plain == 0 && p.plainEnd <= from
 	p.firstAt, p.firstSince = now, since
 	if blocks >= speedBlocks && alone && now > from {
 		p.learn(float64(blocks), float64(now-from))
@@ -140,6 +142,7 @@ type dues struct{ first, last uint32 }
 // owe has the share of a slot end when all that was granted to its worker before,
 // and itself, will have been worked off; never, if nobody's speed is known.
 func (s *state) owe(w *worker, n uint32, now int64) {
+	w.speed.plain++
 	w.speed.plainAt = now
 	rate := s.rateOf(w)
 	if rate == 0 {
@@ -154,6 +157,14 @@ func (s *state) owe(w *worker, n uint32, now int64) {
 		w.dues.first = n + 1
 	}
 	sl.prevDue, w.dues.last = w.dues.last, n+1
+}
+
+// owesNoMore notes the end of a lease that owe was called for.
+func (s *state) owesNoMore(w *worker, sl *slot, now int64) {
+	if sl.owes && sl.epoch == w.epoch {
+		w.speed.plain--
+		w.speed.plainEnd = now
+	}
 }
 
 // prefilled ends a live lease's share of its worker's pending prompt work, once. The

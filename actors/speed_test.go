@@ -191,6 +191,16 @@ func TestLearnSpeed(t *testing.T) {
 				l.FirstByte(p.now)
 			}
 		}, 0},
+		{"whole answers that have ended before", func(p *prefilling) {
+			for range 9 {
+				p.now += 50 * ms
+				whole := p.at(0, 100, false)
+				whole.Release(Completed, p.now)
+				l := p.at(0, 100, true)
+				p.now += 100 * ms
+				l.FirstByte(p.now)
+			}
+		}, 1000},
 		{"no clock", func(p *prefilling) {
 			for range 9 {
 				l := p.at(0, 100, true)

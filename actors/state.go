@@ -124,6 +124,7 @@ type slot struct {
 	live    bool
 	trial   bool // granted while the breaker was half open
 	tells   bool // its first byte says that the prompt is worked off
+	owes    bool // nothing does, and there is one; see owe
 
 	due              int64 // when its share ends by itself; 0 for never
 	prevDue, nextDue uint32
@@ -197,9 +198,9 @@ func (s *state) grant(id WorkerID, p Phase, k work, now int64) ticket {
 	}
 	*sl = slot{
 		gen: sl.gen, since: now, worker: id, pending: k.pending, held: k.held, epoch: w.epoch, phase: p, live: true,
-		trial: trial, tells: k.tells,
+		trial: trial, tells: k.tells, owes: k.pending > 0 && !k.tells && s.speeds.at != math.MaxInt64,
 	}
-	if k.pending > 0 && !k.tells && s.speeds.at != math.MaxInt64 {
+	if sl.owes {
 		s.owe(w, n, now)
 	}
 	return ticket{gen: sl.gen, slot: n}
@@ -246,6 +247,7 @@ func (s *state) giveBack(t ticket, c Cause, now int64) {
 	id, w := sl.worker, &s.workers[sl.worker]
 	w.inPhase[sl.phase]--
 	s.prefilled(w, sl)
+	s.owesNoMore(w, sl, now)
 	w.held -= sl.held
 	w.outcomes[c]++
 	s.recount(w)

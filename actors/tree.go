@@ -27,8 +27,8 @@ type Tree struct {
 	inbox    chan treeMessage
 	done     chan struct{}
 	registry *Registry
-	keys     sync.Pool     // of *[]uint64: copies of keys on their way to be inserted
-	longs    sync.Pool     // of long ones
+	sights   sync.Pool     // of *sighting
+	longs    sync.Pool     // of those with a long key
 	long     chan struct{} // holds a token for each long key on its way
 }
 
@@ -45,6 +45,7 @@ const (
 	treeRoute treeKind = iota
 	treePair
 	treeInsert
+	treeLearn
 	treeForget
 	treeStats
 	treeHalt
@@ -52,11 +53,20 @@ const (
 
 type treeMessage struct {
 	kind    treeKind
-	worker  WorkerID
+	worker  WorkerID         // treeInsert, treeForget
+	ticket  ticket           // treeLearn: of the lease
+	usage   Usage            // treeLearn
 	request *Request         // treeRoute, treePair; lent until the registry's reply
 	reply   chan<- struct{}  // that of the request
-	key     *[]uint64        // treeInsert; given away
+	sight   *sighting        // treeInsert; given away
 	stats   chan<- TreeStats // treeStats; capacity one
+}
+
+// sighting is a prompt on its way to be inserted: copies, which are used again.
+type sighting struct {
+	key    []uint64
+	model  []byte // for a tree that learns
+	ticket ticket // of the lease, if it will be told of its usage
 }
 
 // TreeStats are the sizes of the tree.
@@ -66,13 +76,36 @@ type TreeStats struct {
 	Entries int    // (node, worker) pairs
 	Evicted uint64 // entries evicted to stay within the limit, since the start
 	Dropped uint64 // requests that the tree looked up and found no room for at the registry
+
+	// Of a tree that learns.
+	Hits, Misses uint64 // predictions that came true, and that failed
+	Restarts     uint64 // workers found to have lost what they held
+	Tokens       []ModelTokens
+	Caches       []WorkerCache
 }
 
-// newTree starts a tree of at most limit bytes that passes requests on to r.
-// Call Stop to end it.
-func newTree(r *Registry, limit int) *Tree {
+// ModelTokens is how many bytes of prompt a model's tokens have.
+type ModelTokens struct {
+	Model string
+	Bytes float64
+}
+
+// WorkerCache is what is known of a worker's cache.
+type WorkerCache struct {
+	Worker WorkerID
+	Held   int // blocks that it is thought to hold
+	Size   int // blocks that it keeps; 0 if that isn't known
+}
+
+// newTree starts a tree of at most limit bytes that passes requests on to r, and
+// that learns if it is to. Call Stop to end it.
+func newTree(r *Registry, limit int, learns bool) *Tree {
 	t := &Tree{inbox: make(chan treeMessage, treeInboxSize), done: make(chan struct{}), registry: r, long: make(chan struct{}, longKeys)}
-	go t.loop(prefixtree.New(limit))
+	tree, learner := prefixtree.New(limit), (*learner)(nil)
+	if learns {
+		learner = newLearner(tree)
+	}
+	go t.loop(tree, learner)
 	return t
 }
 
@@ -132,40 +165,56 @@ func (t *Tree) wait(q *Request, c Client) grant {
 // Insert records that w is seeing the prompt with this key. It copies key, and
 // reports false when the tree is too busy to take it.
 func (t *Tree) Insert(key []uint64, w WorkerID) bool {
+	return t.insert(key, w, nil, ticket{})
+}
+
+// insert is Insert for a lease that will be told of its usage: a tree that learns
+// remembers what it has predicted for that. The zero ticket is no lease.
+func (t *Tree) insert(key []uint64, w WorkerID, model []byte, lease ticket) bool {
 	if len(key) == 0 || len(t.inbox) == cap(t.inbox) {
 		return len(key) == 0 // do not copy what would be dropped
 	}
-	keys := &t.keys
+	sights := &t.sights
 	if len(key) > longKey {
 		select {
 		case t.long <- struct{}{}:
-			keys = &t.longs
+			sights = &t.longs
 		default:
 			return false
 		}
 	}
-	k, ok := keys.Get().(*[]uint64)
+	s, ok := sights.Get().(*sighting)
 	if !ok {
-		k = new([]uint64)
+		s = new(sighting)
 	}
-	*k = append((*k)[:0], key...)
+	s.key, s.ticket = append(s.key[:0], key...), lease
+	s.model = append(s.model[:0], model[:min(len(model), maxModelName)]...)
 	select {
-	case t.inbox <- treeMessage{kind: treeInsert, key: k, worker: w}:
+	case t.inbox <- treeMessage{kind: treeInsert, sight: s, worker: w}:
 		return true
 	default:
-		t.inserted(k)
+		t.inserted(s)
 		return false
 	}
 }
 
-// inserted takes back the copy of a key.
-func (t *Tree) inserted(key *[]uint64) {
-	if len(*key) > longKey {
+// inserted takes back the copies.
+func (t *Tree) inserted(s *sighting) {
+	if len(s.key) > longKey {
 		<-t.long
-		t.longs.Put(key)
+		t.longs.Put(s)
 		return
 	}
-	t.keys.Put(key)
+	t.sights.Put(s)
+}
+
+// learn tells what a worker has told of the prompt of a lease. A tree that is busy
+// doesn't hear of it.
+func (t *Tree) learn(lease ticket, u Usage) {
+	select {
+	case t.inbox <- treeMessage{kind: treeLearn, ticket: lease, usage: u}:
+	default:
+	}
 }
 
 // Forget drops what is known of w, for when its cache is gone. From the next

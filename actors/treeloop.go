@@ -11,9 +11,10 @@ import (
 // the tree would have passed on: the handler can wait where the tree must not.
 var errBusy = errors.New("the registry's inbox is full")
 
-// loop owns the tree. While workers are to be forgotten it works on that
-// whenever no message waits, and a little after each message.
-func (t *Tree) loop(tree *prefixtree.Tree) {
+// loop owns the tree, and the learner if there is one. While workers are to be
+// forgotten it works on that whenever no message waits, and a little after each
+// message.
+func (t *Tree) loop(tree *prefixtree.Tree, learner *learner) {
 	var dropped uint64
 	leaving := leaving{}
 	for {
@@ -43,12 +44,28 @@ func (t *Tree) loop(tree *prefixtree.Tree) {
 				m.reply <- struct{}{}
 			}
 		case treeInsert:
-			tree.Insert(*m.key, uint32(m.worker))
-			t.inserted(m.key)
+			known := tree.Insert(m.sight.key, uint32(m.worker))
+			if learner != nil {
+				learner.note(m.sight, uint32(m.worker), known)
+			}
+			t.inserted(m.sight)
+		case treeLearn:
+			if learner != nil {
+				learner.hear(m.ticket, m.usage, leaving)
+			}
 		case treeForget:
-			leaving[uint32(m.worker)] = true
+			leaving[uint32(m.worker)] = everything
+			if learner != nil {
+				learner.forget(uint32(m.worker))
+			}
 		case treeStats:
-			m.stats <- TreeStats{tree.Bytes(), tree.Nodes(), tree.Entries(), tree.Evicted(), dropped}
+			v := TreeStats{
+				Bytes: tree.Bytes(), Nodes: tree.Nodes(), Entries: tree.Entries(), Evicted: tree.Evicted(), Dropped: dropped,
+			}
+			if learner != nil {
+				learner.stats(&v)
+			}
+			m.stats <- v
 		case treeHalt:
 			close(t.done)
 			t.sweep()
@@ -57,26 +74,42 @@ func (t *Tree) loop(tree *prefixtree.Tree) {
 	}
 }
 
-// leaving is the workers that are being forgotten. They are as good as forgotten:
-// nothing is told of them, and what is learnt meanwhile goes with the rest.
-type leaving map[uint32]bool
+// leaving is the workers that are being forgotten, and of which inserts. Those of
+// which everything goes are as good as forgotten: nothing is told of them, and what
+// is learnt meanwhile goes with the rest.
+type leaving map[uint32]extent
+
+// extent is how much of a worker is being forgotten.
+type extent struct {
+	all   bool
+	until uint32 // else what it used last up to this insert
+}
+
+var everything = extent{all: true}
 
 // forget drops up to steps entries of one of them.
 func (l leaving) forget(tree *prefixtree.Tree, steps int) {
-	for w := range l {
-		if tree.Forget(w, steps) {
+	for w, x := range l {
+		if x.all && tree.Forget(w, steps) || !x.all && tree.ForgetUntil(w, x.until, steps) {
 			delete(l, w)
 		}
 		return
 	}
 }
 
-// hide takes them out of hits.
+// restarted has what a worker used up to an insert be forgotten.
+func (l leaving) restarted(worker, until uint32) {
+	if !l[worker].all {
+		l[worker] = extent{until: until}
+	}
+}
+
+// hide takes those of which everything goes out of hits.
 func (l leaving) hide(hits []prefixtree.Hit) []prefixtree.Hit {
 	if len(l) == 0 {
 		return hits
 	}
-	return slices.DeleteFunc(hits, func(h prefixtree.Hit) bool { return l[h.Worker] })
+	return slices.DeleteFunc(hits, func(h prefixtree.Hit) bool { return l[h.Worker].all })
 }
 
 // sweep answers what waited when the loop ended. As in Registry.loop it touches

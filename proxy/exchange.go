@@ -312,7 +312,7 @@ func (x *exchange) findKey() {
 	q := &x.query
 	q.Model = s.Body.Model
 	q.Key, q.Head, q.Session = s.Key.Blocks, s.Key.Head, x.session
-	q.Pin = x.responsePin()
+	q.Pin, q.Stream = x.responsePin(), s.Body.Stream
 }
 
 // looksJSON reports whether a body may be a JSON object, whatever its

@@ -140,7 +140,7 @@ func (s *stream) barred() continuation.Refusal {
 func (s *stream) resume(cause actors.Cause) error {
 	x := s.failover.from
 	sp := &x.spare
-	s.failover.adrift = true
+	s.failover.adrift, s.learns = true, false // from here on the prompt is another
 	s.drop()
 	x.exclude = append(x.exclude, s.lease.Worker)
 	s.release(cause)
@@ -218,9 +218,7 @@ func (s *stream) join(size int) {
 	x := s.failover.from
 	s.failover.adrift = false
 	x.link.conn.Reader().Discard(size)
-	if s.p.router.NeedsFirstByte(x.query.Role) {
-		s.lease.FirstByte()
-	}
+	s.tells = s.p.router.NeedsFirstByte(x.query.Role)
 	s.coming, s.keepAlive = bodyReader{left: x.answer.Length}, x.answer.KeepAlive
 	x.spare.follower.Next()
 	x.record.parts++

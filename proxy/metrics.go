@@ -41,6 +41,7 @@ type metricSet struct {
 	prompt     *metrics.Counter
 	matched    *metrics.Counter
 	pd         pdMetrics
+	usage      usageMetrics
 	failover   failoverMetrics
 }
 
@@ -100,6 +101,11 @@ func newMetricSet(p *Proxy) *metricSet {
 	m.minLoad = s.NewGauge("vllm_router_min_load", nil)
 	m.prompt = s.NewCounter("loadstar_prompt_blocks_total")
 	m.matched = s.NewCounter("loadstar_prompt_blocks_matched_total")
+	for _, r := range p.roles() {
+		if p.router.NeedsUsage(r) && m.usage.prompt == nil {
+			m.usage = newUsageMetrics(s)
+		}
+	}
 	if p.opts.Failover.Continuations > 0 {
 		m.failover = newFailoverMetrics(s)
 	}
@@ -180,22 +186,18 @@ func (m *metricSet) write(w io.Writer) {
 	m.set.WritePrometheus(w)
 	fmt.Fprintf(w, "loadstar_build_info{version=%q,goversion=%q,policy=%q} 1\n",
 		m.p.opts.Version, runtime.Version(), m.p.policies())
-	m.writeWorkers(w)
-	if t, ok := m.p.router.TreeStats(); ok {
-		metrics.WriteGaugeUint64(w, "vllm_router_tree_size", uint64(t.Bytes))
-		metrics.WriteGaugeUint64(w, "loadstar_tree_bytes", uint64(t.Bytes))
-		metrics.WriteGaugeUint64(w, "loadstar_tree_nodes", uint64(t.Nodes))
-		metrics.WriteGaugeUint64(w, "loadstar_tree_entries", uint64(t.Entries))
-		metrics.WriteCounterUint64(w, "loadstar_tree_evicted_total", t.Evicted)
-		metrics.WriteCounterUint64(w, "loadstar_tree_busy_total", t.Dropped)
+	tree, hasTree := m.p.router.TreeStats()
+	if hasTree {
+		m.writeTree(w, &tree)
 	}
+	m.writeWorkers(w, &tree)
 	metrics.WriteProcessMetrics(w)
 	metrics.WriteFDMetrics(w)
 }
 
 // writeWorkers writes what the registry sees right now. A worker that is
 // removed and idle is not in it, and so its series end.
-func (m *metricSet) writeWorkers(w io.Writer) {
+func (m *metricSet) writeWorkers(w io.Writer, tree *actors.TreeStats) {
 	memory, ok := m.views.Get().(*[]actors.WorkerView)
 	if !ok {
 		memory = new([]actors.WorkerView)
@@ -223,6 +225,7 @@ func (m *metricSet) writeWorkers(w io.Writer) {
 	m.writeRoom(w, &v)
 	series := newWorkerSeries(m.p.policies())
 	m.pd.writeWorkers(w, &v)
+	writeCaches(w, tree, &v)
 	for i := range v.Workers {
 		_, _ = w.Write(series.write(&v.Workers[i])) // into memory
 	}

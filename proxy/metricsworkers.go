@@ -32,6 +32,11 @@ func (s *workerSeries) write(k *actors.WorkerView) []byte {
 	b = appendSeries(b, "vllm_router_cb_outcomes_total", w, `,outcome="failure"`, k.CBBad)
 	b = appendSeries(b, "loadstar_worker_foreign_load", w, "", uint64(k.Foreign))
 	b = appendSeries(b, "loadstar_worker_pending_blocks", w, "", uint64(k.Pending))
+	if k.Speed > 0 {
+		b = append(append(b, "loadstar_worker_prefill_blocks_per_second"...), w...)
+		b = strconv.AppendFloat(append(b, "} "...), k.Speed, 'g', -1, 64)
+		b = append(b, '\n')
+	}
 	b = appendSeries(b, "loadstar_cb_spared_total", w, "", k.CBSpared)
 	b = appendSeries(b, "loadstar_worker_wedged", w, "", boolGauge(k.Wedged))
 	for ph, n := range k.InPhase {

@@ -307,7 +307,7 @@ func (x *exchange) decodeAt(lease actors.Lease) (again bool, err error) {
 		x.record.firstByte()
 		p.metrics.pd.decode.Update(time.Since(s.began).Seconds())
 		if p.router.NeedsFirstByte(actors.Decode) {
-			lease.FirstByte()
+			lease.FirstByte(0)
 		}
 		cause = actors.CauseOf(x.answer.Status)
 		x.takeHead(size)

@@ -28,7 +28,7 @@ func (g *leg) prefill(lease *actors.Lease, buf []byte) (answer []byte, r pd.Repl
 		return buf, r, false, err
 	}
 	if g.p.router.NeedsFirstByte(actors.Prefill) {
-		lease.FirstByte()
+		lease.FirstByte(g.p.now())
 	}
 	a := &g.answer
 	var refused *refusal
@@ -53,6 +53,7 @@ func (g *leg) prefill(lease *actors.Lease, buf []byte) (answer []byte, r pd.Repl
 	if err != nil {
 		return answer, r, a.KeepAlive, &failure{cause: actors.UpstreamInvalid, err: err}
 	}
+	g.p.learn(actors.Prefill, lease, answer)
 	g.p.metrics.pd.prefill.Update(time.Since(begun).Seconds())
 	return answer, r, a.KeepAlive, nil
 }

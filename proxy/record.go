@@ -41,6 +41,9 @@ func (r *record) granted(l *actors.Lease) {
 // firstByte notes that an answer has begun.
 func (r *record) firstByte() { r.first = time.Since(r.started) }
 
+// firstAt is when the answer's first byte came, in the registry's time.
+func (p *Proxy) firstAt(r *record) int64 { return int64(r.started.Sub(p.start) + r.first) }
+
 // outcome is the metric label for how the request ended.
 func (r *record) outcome() string {
 	switch {

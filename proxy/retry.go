@@ -123,11 +123,11 @@ func (x *exchange) runWhole(lease actors.Lease) (again bool, err error) {
 	size, err := x.converse(pool, lease.Worker)
 	if err == nil {
 		x.record.firstByte()
-		if p.router.NeedsFirstByte(x.query.Role) {
-			lease.FirstByte()
-		}
 		cause = actors.CauseOf(x.answer.Status)
 		x.takeHead(size)
+		if p.router.NeedsFirstByte(x.query.Role) && !x.sse { // of events the stream tells
+			lease.FirstByte(p.firstAt(&x.record))
+		}
 		if x.roams = x.wanders(&lease); (x.roams || x.worthRetrying(&lease)) && x.keep(&reuse) {
 			if !x.roams {
 				x.seen++

@@ -11,6 +11,7 @@ import (
 	"loadstar/actors"
 	"loadstar/proxy/sse"
 	"loadstar/proxy/upstream"
+	"loadstar/proxy/usage"
 
 	"github.com/valyala/fasthttp"
 )
@@ -43,6 +44,9 @@ type stream struct {
 	fixed     bool // the client was told the length
 	pins      bool // the answer's first piece names a response that its worker stores
 	pardoned  bool // another worker has answered in the same way
+	tells     bool // that its first event has come
+	learns    bool // from usage
+	usage     usage.Scanner
 	admission actors.Admission
 	rewriting *rewriter
 	run       *prefillRun   // that still runs, or has ended and not been joined
@@ -85,7 +89,14 @@ func (s *stream) WriteTo(w io.Writer) (n int64, err error) {
 				s.pins = false
 				pinAnswer(&s.lease, piece)
 			}
+			if s.tells && s.leased {
+				s.tells = false
+				s.lease.FirstByte(s.p.now())
+			}
 			s.progress()
+			if s.learns && s.leased {
+				s.usage.Feed(piece)
+			}
 			if s.sse && s.leased {
 				done := s.events.Feed(piece)
 				s.noteFailure()
@@ -232,6 +243,9 @@ func (s *stream) broke(w io.Writer, err error) {
 func (s *stream) release(c actors.Cause) {
 	if s.leased {
 		s.leased = false
+		if s.learns && c == actors.Completed {
+			s.p.learnt(&s.lease, s.usage.Usage())
+		}
 		if s.pardoned && blames(c) {
 			s.lease.ReleaseUnjudged(c, s.p.now())
 		} else {

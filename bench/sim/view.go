@@ -15,7 +15,7 @@ type view interface {
 
 func (s *Settings) view() view {
 	if s.ViewBlocks == 0 {
-		return prefixtree.New(s.ViewBytes)
+		return treeView{prefixtree.New(s.ViewBytes)}
 	}
 	v := make(blockView, s.Workers)
 	for i := range v {
@@ -23,6 +23,11 @@ func (s *Settings) view() view {
 	}
 	return v
 }
+
+// treeView is the router's own.
+type treeView struct{ *prefixtree.Tree }
+
+func (v treeView) Insert(chain []uint64, worker uint32) { v.Tree.Insert(chain, worker) }
 
 // blockView remembers a number of blocks for each worker, as the workers' caches
 // do.

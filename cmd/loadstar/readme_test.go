@@ -153,6 +153,7 @@ func TestReadmeMetrics(t *testing.T) {
 	waitFleet(t, addr, "two healthy workers", fleetView.healthy)
 	answer(t, addr, plainChat)
 	text += metricsOf(t, addr, "vllm_router_pd_request_duration_seconds")
+	text += metricsOf(t, learnCacheSize(t).addr, "vllm_router_request_duration_seconds")
 
 	served := make(map[string]bool)
 	labelName := regexp.MustCompile(`([a-z]+)="`)

@@ -1,0 +1,145 @@
+package actors
+
+import "math"
+
+// What a worker's cache keeps is learnt from predictions that came true and from
+// those that didn't, by the distance of the last block predicted: how many blocks
+// the worker had used since. A cache that drops what was used longest ago keeps what
+// is near and has lost what is far, and what lies between is its size, as the tree
+// sees it: in blocks of prompts, without what is generated or comes from elsewhere.
+//
+// A worker that has restarted is told from one with a small cache by losing what is
+// near as well.
+const (
+	ageSteps  = 4  // buckets of distances in each power of two
+	ageFirst  = 64 // blocks, up to which distances are in the first bucket
+	ageCount  = 64 // buckets
+	ageHalves = 256
+
+	sizeMisses = 8 // predictions beyond what is kept that failed, until the size is known
+	sizeStays  = 2 // and until it no longer is
+	sizeLeast  = 256
+
+	// restartMisses is how many predictions have to fail, none of which should
+	// have, for a worker to have restarted.
+	restartMisses = 8
+	nearSteps     = 2 // buckets that a distance must be nearer than what is kept, for the worker to be sure to keep it
+)
+
+// keeps is what is known of what one worker keeps. Times are numbers of inserts.
+type keeps struct {
+	hits, misses [ageCount]uint16 // predictions by distance
+	counted      int              // since they were halved
+	size         int              // blocks that it keeps; 0 if that isn't known
+
+	answered uint32 // the latest insert whose request has been answered
+	forgot   uint32 // the insert up to which it has forgotten everything; if it has
+	restarts int
+
+	failing   bool   // a prediction has failed, and nothing tells since that it has kept what it had
+	since     uint32 // the insert of that prediction
+	suspects  int    // predictions that failed meanwhile, and should not have
+	suspected [restartMisses]uint8
+}
+
+// ageOf is the bucket of a distance.
+func ageOf(distance int) int {
+	if distance <= ageFirst {
+		return 0
+	}
+	return min(int(ageSteps*math.Log2(float64(distance)/ageFirst)), ageCount-1)
+}
+
+// ageEnd is the largest distance in a bucket.
+func ageEnd(age int) int {
+	return int(ageFirst * math.Exp2(float64(age+1)/ageSteps))
+}
+
+// hit takes in that a prediction came true.
+func (k *keeps) hit(e *expectation) {
+	if k.failing && later(k.since, e.before) && later(e.now, k.since) {
+		k.clear()
+	}
+	k.count(&k.hits, uint8(ageOf(e.distance)))
+}
+
+// miss takes in that a prediction failed, and reports whether the worker has
+// restarted: then it has nothing that it used up to forgot.
+func (k *keeps) miss(e *expectation) (restarted bool) {
+	if k.restarts > 0 && !later(e.before, k.forgot) {
+		return false // known
+	}
+	if !k.failing {
+		k.failing, k.since = true, e.now
+	}
+	age := uint8(ageOf(e.distance))
+	if int(age) > k.proven()-nearSteps {
+		k.count(&k.misses, age)
+		return false
+	}
+	k.suspected[k.suspects] = age
+	if k.suspects++; k.suspects < restartMisses {
+		return false
+	}
+	k.failing, k.suspects = false, 0 // they tell nothing of the cache's size
+	k.restarts++
+	k.forgot = k.since - 1
+	return true
+}
+
+// clear ends a suspicion: the cache was too small.
+func (k *keeps) clear() {
+	n := k.suspects
+	k.failing, k.suspects = false, 0
+	for _, age := range k.suspected[:n] {
+		k.count(&k.misses, age)
+	}
+}
+
+// proven is the farthest bucket of which more is kept than lost, or -1.
+func (k *keeps) proven() int {
+	for age := ageCount - 1; age >= 0; age-- {
+		if k.hits[age] > 0 && k.hits[age] >= k.misses[age] {
+			return age
+		}
+	}
+	return -1
+}
+
+func (k *keeps) count(of *[ageCount]uint16, age uint8) {
+	of[age]++
+	if k.counted++; k.counted == ageHalves {
+		k.counted = 0
+		for i := range ageCount {
+			k.hits[i] /= 2
+			k.misses[i] /= 2
+		}
+	}
+	k.measure()
+}
+
+// measure finds the size: where predictions begin to fail behind the farthest that
+// come true, a quarter of them at least. In doubt it is the larger one: a view that
+// is too small costs hits, and one that is too large costs little.
+func (k *keeps) measure() {
+	kept := ageCount - 1
+	for kept >= 0 && (k.hits[kept] == 0 || 3*k.hits[kept] < k.misses[kept]) {
+		kept--
+	}
+	failed, from := 0, ageCount
+	for age := ageCount - 1; age > kept; age-- {
+		if k.misses[age] > 0 {
+			failed += int(k.misses[age])
+			from = age
+		}
+	}
+	switch {
+	case failed >= sizeMisses || k.size > 0 && failed >= sizeStays:
+		k.size = max(ageEnd(from), sizeLeast)
+	default:
+		k.size = 0
+	}
+}
+
+// later reports whether an insert came after another; their numbers wrap.
+func later(a, b uint32) bool { return int32(a-b) > 0 }

@@ -1,0 +1,39 @@
+package proxy
+
+import (
+	"loadstar/actors"
+	"loadstar/proxy/pd"
+	"loadstar/proxy/usage"
+
+	"github.com/valyala/fasthttp"
+)
+
+// learns reports whether there is something to learn from the usage that the answer
+// tells. A worker that only decodes has its prompt from elsewhere.
+func (x *exchange) learns(lease *actors.Lease) bool {
+	return x.p.router.NeedsUsage(x.query.Role) && x.answer.Status == fasthttp.StatusOK && !x.encoded &&
+		lease.Decision.Blocks > 0 && x.split.pair.ID == (pd.ID{})
+}
+
+// learn has the router learn from the usage in a whole answer to a request of a role.
+func (p *Proxy) learn(role actors.Role, lease *actors.Lease, answer []byte) {
+	if !p.router.NeedsUsage(role) {
+		return
+	}
+	var s usage.Scanner
+	s.Feed(answer)
+	p.learnt(lease, s.Usage())
+}
+
+// learnt has the router learn from a usage, before the lease is released.
+func (p *Proxy) learnt(lease *actors.Lease, u usage.Usage) {
+	if !u.HasPrompt {
+		return
+	}
+	told := actors.Usage{Prompt: int(u.Prompt), Cached: -1}
+	if u.HasCached {
+		told.Cached = int(u.Cached)
+	}
+	p.router.Learn(lease, told)
+	p.metrics.usage.add(u)
+}
