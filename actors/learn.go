@@ -71,12 +71,12 @@ func (l *learner) note(s *sighting, worker uint32, r prefixtree.Reuse) {
 	if k != nil && k.size > 0 {
 		l.tree.Shrink(worker, k.size, forgetShare)
 	}
-	if len(s.key) < learnBlocks || len(s.key) > learnBlocksMost {
+	if s.ticket.gen == 0 || len(s.key) < learnBlocks || len(s.key) > learnBlocksMost {
 		return
 	}
 	e := &l.awaited[s.ticket.slot%predictions]
 	*e = expectation{
-		open: s.ticket.gen > 0, ticket: s.ticket, worker: worker, blocks: len(s.key), known: r.Blocks, distance: r.Distance,
+		open: true, ticket: s.ticket, worker: worker, blocks: len(s.key), known: r.Blocks, distance: r.Distance,
 		before: r.Before, now: r.Now, model: append(e.model[:0], s.model...),
 		settled: k != nil && r.Blocks > 0 && !later(r.Before, k.answered),
 	}

@@ -280,6 +280,21 @@ func TestLearnNothing(t *testing.T) {
 			t.Errorf("%d restarts and %d misses found, want none", b.l.restarts, b.l.misses)
 		}
 	})
+	t.Run("a prompt of no lease", func(t *testing.T) {
+		b := newLab(t, 9000)
+		b.talk(1)
+		b.turns(3)
+		for b.slots%50 != 49 {
+			b.turn()
+		}
+		tk := b.grant(b.talks[0])
+		b.l.note(&sighting{key: b.talks[0]}, 8, b.l.tree.Insert(b.talks[0], 8))
+		hits := b.l.hits
+		b.l.hear(tk, b.cache.serve(b.talks[0]), b.leaving)
+		if tk.slot != 0 || b.l.hits != hits+1 {
+			t.Errorf("%d hits with slot %d, want %d with 0", b.l.hits, tk.slot, hits+1)
+		}
+	})
 	t.Run("told twice, or for another", func(t *testing.T) {
 		b := newLab(t, 9000)
 		b.talk(1)

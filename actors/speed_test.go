@@ -57,10 +57,11 @@ func (p *prefilling) pass(d int64) {
 	l.Release(ClientGone, p.now)
 }
 
-func (p *prefilling) want(when string, worker, pending int) {
+// want checks how many blocks are pending at the first worker.
+func (p *prefilling) want(when string, pending int) {
 	p.t.Helper()
-	if got := view(p.t, p.r, base(worker)).Pending; got != pending {
-		p.t.Errorf("%s: %d blocks pending at %s, want %d", when, got, base(worker), pending)
+	if got := view(p.t, p.r, base(0)).Pending; got != pending {
+		p.t.Errorf("%s: %d blocks pending at %s, want %d", when, got, base(0), pending)
 	}
 	wantBalanced(p.t, p.r)
 }
@@ -72,23 +73,23 @@ func TestShareEndsInItsTime(t *testing.T) {
 	p.teach(0, 1000, 1000, 1000, 1000)
 	first := p.at(0, 100, false)
 	second := p.at(0, 50, false)
-	p.want("at once", 0, 150)
+	p.want("at once", 150)
 	p.pass(98 * ms)
-	p.want("before the first one's time", 0, 150)
+	p.want("before the first one's time", 150)
 	p.pass(4 * ms)
-	p.want("after it", 0, 50)
+	p.want("after it", 50)
 	stream := p.at(0, 10, true)
 	p.pass(50 * ms)
-	p.want("after the second one's time", 0, 10)
+	p.want("after the second one's time", 10)
 	p.pass(5 * int64(time.Second))
-	p.want("after a stream's time, which tells itself", 0, 10)
+	p.want("after a stream's time, which tells itself", 10)
 	stream.FirstByte(p.now)
-	p.want("after its first byte", 0, 0)
+	p.want("after its first byte", 0)
 	first.FirstByte(p.now)
 	for _, l := range []Lease{first, second, stream} {
 		l.Release(Completed, p.now)
 	}
-	p.want("at the end", 0, 0)
+	p.want("at the end", 0)
 }
 
 // A share that ended early leaves the others in their turn.
@@ -102,7 +103,7 @@ func TestShareEndsEarly(t *testing.T) {
 			leases[i].Release(ClientGone, p.now)
 			left -= 100
 		}
-		p.want("after leaving", 0, left)
+		p.want("after leaving", left)
 		for i := range leases {
 			p.pass(101 * ms)
 			gone := false
@@ -112,7 +113,7 @@ func TestShareEndsEarly(t *testing.T) {
 			if !gone {
 				left -= 100
 			}
-			p.want("in turn", 0, left)
+			p.want("in turn", left)
 		}
 	}
 }
@@ -123,17 +124,17 @@ func TestShareAtUnknownWorker(t *testing.T) {
 	p := newPrefilling(t, 3)
 	l := p.at(0, 100, false)
 	p.pass(int64(time.Hour))
-	p.want("nobody's speed is known", 0, 100)
+	p.want("nobody's speed is known", 100)
 	l.Release(Completed, p.now)
-	p.want("at its end", 0, 0)
+	p.want("at its end", 0)
 
 	p.teach(1, 1000, 1000, 1000, 1000)
 	p.pass(speedsEvery)
 	p.at(0, 100, false)
 	p.pass(90 * ms)
-	p.want("another's speed is known", 0, 100)
+	p.want("another's speed is known", 100)
 	p.pass(20 * ms)
-	p.want("another's speed is known, after its time", 0, 0)
+	p.want("another's speed is known, after its time", 0)
 }
 
 func TestLearnSpeed(t *testing.T) {

@@ -237,7 +237,7 @@ func (s *Scanner) inScalar(c byte) bool {
 		s.digits = maxDigits + 1
 		return true
 	}
-	if s.digits > maxDigits || s.square() || s.depth > 1 && !(s.depth == 2 && s.details) {
+	if s.digits > maxDigits || s.square() || s.depth > 1 && (s.depth > 2 || !s.details) {
 		return false
 	}
 	if n := countNamed(string(s.named()), s.details); n != other {

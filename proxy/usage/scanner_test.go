@@ -84,14 +84,15 @@ type slow struct {
 }
 
 func (s *slow) value(raw json.RawMessage) {
-	switch raw = bytes.TrimSpace(raw); {
-	case raw[0] == '[':
+	raw = bytes.TrimSpace(raw)
+	switch raw[0] {
+	case '[':
 		var all []json.RawMessage
 		_ = json.Unmarshal(raw, &all)
 		for _, v := range all {
 			s.value(v)
 		}
-	case raw[0] == '{':
+	case '{':
 		for _, m := range members(raw) {
 			if m.name == `"usage"` && m.value[0] == '{' {
 				s.usage(m.value)
