@@ -67,6 +67,78 @@ func TestLeastWork(t *testing.T) {
 	}
 }
 
+// A worker that takes longer for a block is taken when the others have as much more
+// to do, and one whose pace isn't known is as the others.
+func TestLeastWorkWeighsPace(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		pace    []float64
+		pending []int
+		want    int
+	}{
+		{"slow, and less to do", []float64{2, 1}, []int{4, 12}, 1},
+		{"slow, and much less to do", []float64{2, 1}, []int{4, 20}, 0},
+		{"fast, and more to do", []float64{.5, 1}, []int{25, 9}, 0},
+		{"fast, and much more to do", []float64{.5, 1}, []int{35, 9}, 1},
+		{"not known", []float64{0, 1}, []int{4, 5}, 0},
+		{"no number", []float64{math.NaN(), 1}, []int{6, 5}, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := fleet(2)
+			for i := range c {
+				c[i].Pace, c[i].Pending = tc.pace[i], tc.pending[i]
+			}
+			if got := build(t, "least_work", DefaultOptions(), c).Choose(&Request{Key: 1, Blocks: 10}, c); got.Index != tc.want {
+				t.Errorf("worker %d, want %d", got.Index, tc.want)
+			}
+		})
+	}
+}
+
+// Where requests only decode, what is held counts, and a miss is no more than its
+// transfer, whatever the backlog.
+func TestLeastWorkDecodes(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		held, match []int
+		load        []int
+		want        int
+	}{
+		{"less held", []int{50, 20}, []int{0, 0}, []int{1, 9}, 1},
+		{"the prefix is worth its transfer", []int{50, 42}, []int{10, 0}, []int{0, 0}, 0},
+		{"and no more", []int{50, 38}, []int{10, 0}, []int{0, 0}, 1},
+		{"as much held, less running", []int{20, 20}, []int{0, 0}, []int{3, 2}, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := fleet(2)
+			p := build(t, "least_work", DefaultOptions(), c)
+			for i := range c {
+				c[i].Pending = 1000
+			}
+			for range 400 {
+				p.Choose(&Request{Blocks: 10}, c) // a miss is dear
+			}
+			for i := range c {
+				c[i].Pending, c[i].Held, c[i].Match, c[i].Load = 0, tc.held[i], tc.match[i], tc.load[i]
+			}
+			if got := p.Choose(&Request{Key: 1, Blocks: 10, Decode: true}, c); got.Index != tc.want {
+				t.Errorf("worker %d, want %d", got.Index, tc.want)
+			}
+			for i := range c {
+				c[i].Match, c[i].Load = 0, 0
+			}
+			c[0].Held, c[1].Held = 1000, 0
+			chosen := map[int]bool{}
+			for key := range uint64(64) {
+				chosen[p.Choose(&Request{Key: key, Blocks: 10}, c).Index] = true
+			}
+			if len(chosen) != 2 {
+				t.Errorf("chosen %v for a prefill, want both: what is held is no work of that", chosen)
+			}
+		})
+	}
+}
+
 // The same queue difference is worth a miss when the fleet is idle and not worth
 // it under backlog: the price of a miss is what least_work adapts.
 func TestLeastWorkStaysUnderBacklog(t *testing.T) {
