@@ -7,10 +7,10 @@ import "math"
 //	cost(w) = (pending(w) + (1+λ)·miss(w) + γ·load(w)) · pace(w) · price(w)
 //
 // all in blocks of prompt, and so in the time that a typical worker takes for one.
-// λ is the price of a miss above its own time. On an
-// idle fleet a miss delays nobody else, so λ is near zero and requests spread;
-// under backlog a miss also delays all who wait behind it and pushes another
-// prefix out of a cache, so λ rises and requests stay where their prefix is.
+// λ is the price of a miss above its own time. On an idle fleet a miss delays nobody
+// else, so λ is near zero and requests spread; under backlog a miss also delays all
+// who wait behind it and pushes another prefix out of a cache, so λ rises and
+// requests stay where their prefix is.
 //
 // Where requests only decode, each of their steps reads all that is held there, so
 // held(w) takes the place of what waits, and a miss is what has to be transferred:

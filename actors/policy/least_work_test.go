@@ -104,7 +104,7 @@ func TestLeastWorkDecodes(t *testing.T) {
 		load        []int
 		want        int
 	}{
-		{"less held", []int{50, 20}, []int{0, 0}, []int{1, 9}, 1},
+		{"less held", []int{50, 20}, []int{0, 0}, []int{1, 5}, 1},
 		{"the prefix is worth its transfer", []int{50, 42}, []int{10, 0}, []int{0, 0}, 0},
 		{"and no more", []int{50, 38}, []int{10, 0}, []int{0, 0}, 1},
 		{"as much held, less running", []int{20, 20}, []int{0, 0}, []int{3, 2}, 1},
