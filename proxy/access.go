@@ -82,6 +82,8 @@ func (x *exchange) barred(r *route) *problem {
 		return x.barredClient()
 	case !r.admin:
 		return nil
+	case r.page == pageDocument && (x.p.adminKey != nil || x.p.opts.Compat):
+		return nil // it shows nothing without the key, and is where that is typed in
 	case x.p.adminKey != nil:
 		if _, ok := x.p.adminKey.Find(bearer(x.auth)); !ok {
 			return unauthorized("The admin API takes the key given by --admin-api-key, as Authorization: Bearer KEY.")
@@ -101,7 +103,7 @@ func (x *exchange) barred(r *route) *problem {
 // mayAdminister reports whether the request, were it one to the admin API, would be
 // answered here.
 func (x *exchange) mayAdminister() bool {
-	return x.isHere(workerRoute) && x.barred(workerRoute) == nil && !x.pageBarred()
+	return x.isHere(workerRoute) && x.barred(workerRoute) == nil && !x.pageBarred(workerRoute)
 }
 
 // barredClient returns why a client that is none of the router's operators may call

@@ -41,18 +41,23 @@ type prefillJSON struct {
 	Bootstrap *int `json:"bootstrap_port"`
 }
 
-func workerToJSON(v *actors.WorkerView) any {
+// newWorkerJSON is what is told of workers of every role.
+func newWorkerJSON(v *actors.WorkerView) workerJSON {
 	phases := make(map[string]int)
 	for ph, n := range v.InPhase {
 		if n > 0 {
 			phases[actors.Phase(ph).String()] = n
 		}
 	}
-	w := workerJSON{
+	return workerJSON{
 		URL: v.URL, Model: v.Model, Type: v.Roles.String(), Healthy: v.Healthy, Load: v.Load, ConnectionMode: "Http",
 		Priority: v.Priority, Cost: v.Cost, Breaker: v.Breaker.String(), Phases: phases, Removed: !v.Member, Draining: v.Draining,
 		Reason: v.Reason, Processed: v.Granted, Foreign: v.Foreign, Labels: v.Labels,
 	}
+}
+
+func workerToJSON(v *actors.WorkerView) any {
+	w := newWorkerJSON(v)
 	if !v.Roles.Has(actors.Prefill) {
 		return w
 	}

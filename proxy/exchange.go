@@ -193,6 +193,9 @@ func (x *exchange) dispatch() {
 		return
 	}
 	r := x.p.routeOf(x.path)
+	if x.side == adminSide && string(x.path) == "/" {
+		r = statusRoute // which elsewhere has a path of its own: / is the workers'
+	}
 	if !x.isHere(r) {
 		x.record.own = true
 		x.refuse(notHere())

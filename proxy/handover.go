@@ -47,8 +47,11 @@ func (a adopted) SyscallConn() (syscall.RawConn, error) {
 
 // HandOver has this process accept no more connections: its sockets are another
 // process's. The connections that are there are served, each with Connection:
-// close. It is called once.
-func (p *Proxy) HandOver() { close(p.handedOver) }
+// close, and who watches is sent on. It is called once.
+func (p *Proxy) HandOver() {
+	close(p.handedOver)
+	p.viewers.End()
+}
 
 // closeOnHandOver closes a listener when its socket is another process's, and when
 // the proxy has ended: a Serve that came behind Shutdown would accept for ever.

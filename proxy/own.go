@@ -18,6 +18,7 @@ type route struct {
 	post  func(*exchange)
 	del   func(*exchange)
 	admin bool // changes the fleet, or shows what only its operators should see
+	page  pagePart
 }
 
 // ownRoutes lists the paths that this router answers itself; see routeOf for
@@ -37,6 +38,8 @@ func (p *Proxy) ownRoutes() map[string]*route {
 		"/remove_worker":          {class: pathAdmin, post: (*exchange).removeWorker, admin: true},
 		"/flush_cache":            {class: pathAdmin, post: (*exchange).flushCache, admin: true},
 		"/workers":                {class: pathAdmin, get: (*exchange).getWorkers, post: (*exchange).postWorkers, admin: true},
+		"/status":                 statusRoute,
+		"/status/events":          {class: pathAdmin, get: (*exchange).statusEvents, admin: true, page: pageFigures},
 	}
 }
 
@@ -106,7 +109,7 @@ func (x *exchange) serveOwn(r *route) {
 	case !x.admit(r): // which has answered
 	case serve == nil:
 		x.refuseMethod(r.allowed())
-	case r.admin && x.pageBarred():
+	case r.admin && x.pageBarred(r):
 		x.refuse(&problem{
 			fasthttp.StatusForbidden, kindPermission, "admin_not_for_browsers",
 			"The admin API does not answer to web pages, which could be anybody's; --cors-allowed-origins names those that it does.", 0,
@@ -126,9 +129,11 @@ func (x *exchange) fromPage() bool {
 	return len(x.fetchSite) > 0 && string(x.fetchSite) != "none"
 }
 
-// pageBarred reports whether the admin API answers no page like the one that sent
-// the request.
-func (x *exchange) pageBarred() bool { return !x.p.opts.Compat && x.fromPage() }
+// pageBarred reports whether a route of the admin API answers no page like the one
+// that sent the request.
+func (x *exchange) pageBarred(r *route) bool {
+	return !x.p.opts.Compat && x.fromPage() && r.page != pageDocument && (r.page != pageFigures || !x.fromStatusPage())
+}
 
 // preflight answers a browser that asks whether its page may call a path.
 func (x *exchange) preflight(allowed string) {

@@ -304,7 +304,7 @@ func (x *exchange) decodeAt(lease actors.Lease) (again bool, err error) {
 	s.began = time.Now()
 	size, err := x.converse(pool, lease.Worker)
 	if err == nil {
-		x.record.firstByte()
+		x.answerBegan(&lease)
 		p.metrics.pd.decode.Update(time.Since(s.began).Seconds())
 		if p.router.NeedsFirstByte(actors.Decode) {
 			lease.FirstByte(0)

@@ -14,6 +14,7 @@ import (
 	"loadstar/actors/discovery/zmq"
 	"loadstar/actors/workerurl"
 	"loadstar/proxy/keyring"
+	"loadstar/proxy/statuspage"
 	"loadstar/proxy/upstream"
 	"loadstar/proxy/watch"
 
@@ -106,6 +107,7 @@ type Proxy struct {
 	prober        *actors.Prober
 	watcher       *watch.Watcher // nil where the platform has none
 	metrics       *metricSet
+	viewers       *statuspage.Hub
 	control       *controlClient
 	models        *modelDesk
 	routes        map[string]*route
@@ -160,6 +162,7 @@ func New(o Options) (*Proxy, error) {
 		p.needsKey = p.needsKey || router.NeedsKey(r)
 	}
 	p.metrics = newMetricSet(p)
+	p.viewers = statuspage.NewHub(statusEvery, p.statusFrame)
 	p.watcher, err = watch.New(watch.Hooks{Left: p.metrics.clientLeft, Unwatched: p.unwatched})
 	if err != nil {
 		p.log.Warn("clients that leave are noticed late: their connections can't be watched", "error", err)
@@ -195,8 +198,12 @@ func (p *Proxy) upstreamOptions() upstream.Options {
 	}
 }
 
-// logDecision writes down how a worker was chosen, for those who debug routing.
+// logDecision writes down how a worker was chosen, for those who debug routing, and
+// shows it to those who watch.
 func (p *Proxy) logDecision(x *exchange, l *actors.Lease) {
+	if p.viewers.Watched() {
+		p.showDecision(x, l)
+	}
 	if !p.log.Enabled(context.Background(), slog.LevelDebug) {
 		return
 	}

@@ -108,6 +108,7 @@ func (p *Proxy) BeginDrain() {
 // for ctx. Then it ends everything, and reports if requests were cut off.
 func (p *Proxy) Shutdown(ctx context.Context) error {
 	p.BeginDrain()
+	p.viewers.End() // who watches would watch for as long as others are waited for
 	err := errors.Join(p.server.ShutdownWithContext(ctx), p.adminServer.ShutdownWithContext(ctx))
 	err = errors.Join(err, p.Close(ctx))
 	// Metrics are served to the last, so that an end can be watched.
@@ -121,6 +122,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 // accounting, so Shutdown comes first.
 func (p *Proxy) Close(ctx context.Context) error {
 	defer p.end() // the metrics' listener too, which is open to the last
+	p.viewers.End()
 	if p.discovery != nil {
 		p.discovery.Close()
 	}
