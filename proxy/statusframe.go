@@ -91,7 +91,9 @@ func statusWorker(w *actors.WorkerView, seen *statuspage.Observed) statuspage.Wo
 
 // statusSections are the figures that are not of one worker.
 func (p *Proxy) statusSections(v *actors.Snapshot) []statuspage.Section {
-	count := func(name string, n uint64) statuspage.Fact { return statuspage.Fact{Name: name, Value: strconv.FormatUint(n, 10)} }
+	count := func(name string, n uint64) statuspage.Fact {
+		return statuspage.Fact{Name: name, Value: strconv.FormatUint(n, 10)}
+	}
 	bad := func(name string, n uint64) statuspage.Fact {
 		f := count(name, n)
 		f.Bad = n > 0

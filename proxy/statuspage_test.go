@@ -178,7 +178,7 @@ func TestStatusOfManyWorkers(t *testing.T) {
 		base := fmt.Sprintf("http://10.0.%d.%d:1", i/256, i%256)
 		specs[i] = actors.Spec{URL: base, Base: base, Rank: actors.NoRank, Handle: &backend{site: newSite(base)}}
 	}
-	reg := r.Proxy.router.Registry
+	reg := r.router.Registry
 	if _, err := reg.Add(specs); err != nil {
 		t.Fatal(err)
 	}

@@ -14,14 +14,15 @@ import (
 // action is what a command does with a config that has been checked.
 type action func(context.Context, config) error
 
-// program is the command line as a whole: what its two commands do, and what
-// they are given from outside.
+// program is the command line as a whole: what its commands do, and what they are
+// given from outside.
 type program struct {
 	version string
 	env     environment
 	out     io.Writer // takes --help and --version
 	route   action    // the router
 	demo    action    // the router on simulated workers
+	top     action    // the status of a router that runs
 }
 
 // usageError is all that is wrong with a command line.
@@ -71,7 +72,7 @@ func parse(args []string, env environment) (config, error) {
 		parsed = c
 		return nil
 	}
-	err := program{env: env, out: io.Discard, route: keep, demo: keep}.run(context.Background(), args)
+	err := program{env: env, out: io.Discard, route: keep, demo: keep, top: keep}.run(context.Background(), args)
 	return parsed, err
 }
 
@@ -80,12 +81,14 @@ func parse(args []string, env environment) (config, error) {
 func newApp(p program, faults []error) *cli.App {
 	flags, route := command(p, "", faults, p.route)
 	demoFlags, demo := command(p, demoCommand, faults, p.demo)
+	topFlags, showTop := command(p, topCommand, faults, p.top)
 	return &cli.App{
 		Name:    "loadstar",
 		Version: p.version,
 		Usage:   "a router for LLM inference workers",
 		UsageText: "loadstar [flags]        route to the workers of --worker-urls, or of --prefill and --decode\n" +
-			"loadstar demo [flags]   route to simulated workers",
+			"loadstar demo [flags]   route to simulated workers\n" +
+			"loadstar top [URL]      show what a running router does",
 		Description: "Each flag can be set by the environment variable named in its brackets; a flag wins over\n" +
 			"its variable. A list takes the values up to the next flag: --worker-urls URL1 URL2.",
 		Writer:          p.out,
@@ -97,6 +100,13 @@ func newApp(p program, faults []error) *cli.App {
 			Usage:           "route to simulated workers in this process",
 			Flags:           demoFlags,
 			Action:          demo,
+			HideHelpCommand: true,
+		}, {
+			Name:            topCommand,
+			Usage:           "show what a running router does, in a terminal",
+			UsageText:       "loadstar top [URL] [flags]",
+			Flags:           topFlags,
+			Action:          showTop,
 			HideHelpCommand: true,
 		}},
 		ExitErrHandler: func(*cli.Context, error) {}, // only main ends the process
@@ -113,11 +123,15 @@ func command(p program, name string, faults []error, do action) ([]cli.Flag, cli
 		flags[i] = o
 	}
 	return flags, func(ctx *cli.Context) error {
-		all := slices.Concat(faults, readAll(opts, p.env), refusedByEnvironment(p.env))
-		if !c.PD.Enabled {
-			all = append(all, outsidePD(opts, p.env)...)
+		all := slices.Concat(faults, readAll(opts, p.env))
+		if name != topCommand {
+			all = append(all, refusedByEnvironment(p.env)...)
+			if !c.PD.Enabled {
+				all = append(all, outsidePD(opts, p.env)...)
+			}
+			all = append(all, c.check()...)
 		}
-		if all = append(all, c.check()...); len(all) > 0 {
+		if len(all) > 0 {
 			return usageError(all)
 		}
 		return do(ctx.Context, c)
@@ -126,10 +140,14 @@ func command(p program, name string, faults []error, do action) ([]cli.Flag, cli
 
 // commandOptions is every flag of a command.
 func commandOptions(c *config, command string) []*option {
-	if command == demoCommand {
+	switch command {
+	case demoCommand:
 		return append(options(c), demoOptions(c)...)
+	case topCommand:
+		return topOptions(&c.Top)
+	default:
+		return options(c)
 	}
-	return options(c)
 }
 
 // readAll reads every option and reports all that is wrong.

@@ -22,8 +22,11 @@ const (
 	versionFlag = "version"
 )
 
-// demoCommand is the one command beside the router itself.
-const demoCommand = "demo"
+// The commands beside the router itself.
+const (
+	demoCommand = "demo"
+	topCommand  = "top"
+)
 
 // normalise reads an argument list as vllm-router's front ends do, which cli
 // does not: a list takes all values up to the next flag, a switch takes a bare
@@ -31,7 +34,7 @@ const demoCommand = "demo"
 // known gives the flags of a command.
 func normalise(args []string, known func(command string) []*option) commandLine {
 	var line commandLine
-	if len(args) > 0 && args[0] == demoCommand {
+	if len(args) > 0 && (args[0] == demoCommand || args[0] == topCommand) {
 		line.command, args = args[0], args[1:]
 	}
 	words := newVocabulary(known(line.command))
@@ -39,12 +42,16 @@ func normalise(args []string, known func(command string) []*option) commandLine 
 	for len(args) > 0 {
 		arg := args[0]
 		args = args[1:]
+		if !isFlag(arg) && secret == "" && line.command == topCommand {
+			line.add("url", arg)
+			continue
+		}
 		if !isFlag(arg) && secret != "" {
 			line.fault(fmt.Errorf("unexpected argument behind the value of --%s: is there a space in that value?", secret))
 			continue
 		}
 		if !isFlag(arg) {
-			line.fault(fmt.Errorf("unexpected argument %q: flags begin with two dashes, several values follow their flag separated by spaces, and demo comes first", arg))
+			line.fault(fmt.Errorf("unexpected argument %q: flags begin with two dashes, several values follow their flag separated by spaces, and demo or top comes first", arg))
 			continue
 		}
 		typed, value, inline := strings.Cut(arg, "=")

@@ -15,8 +15,9 @@ import (
 //
 // A duration of zero means "none" wherever the field says so.
 type config struct {
-	Demo    bool // the demo command: simulated workers are added after the check
-	Compat  bool // reopens what is deliberately stricter than in vllm-router
+	Demo    bool      // the demo command: simulated workers are added after the check
+	Top     topConfig // of the top command, which has nothing else
+	Compat  bool      // reopens what is deliberately stricter than in vllm-router
 	Listen  listenConfig
 	TLS     tlsConfig
 	Access  accessConfig

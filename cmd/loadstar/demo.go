@@ -76,7 +76,7 @@ Loadstar is at http://%[1]s with %[2]s. Try, in another terminal:
     -d '{"model":"%[3]s","stream":true,"messages":[{"role":"user","content":"Hello"}]}'
   curl http://%[1]s/workers
 
-Ctrl-C ends it.
+and http://%[1]s/status in a browser. Ctrl-C ends it.
 
 `, addr, workers, demoModel)
 }

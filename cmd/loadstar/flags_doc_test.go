@@ -48,7 +48,7 @@ Written by ` + "`go test -run TestFlagsDoc -update ./cmd/loadstar`" + ` from the
 The last column compares with vllm-router 0.1.17.
 `)
 	category := ""
-	for _, o := range commandOptions(new(config), demoCommand) {
+	for _, o := range append(commandOptions(new(config), demoCommand), commandOptions(new(config), topCommand)...) {
 		if o.category != category {
 			category = o.category
 			fmt.Fprintf(&b, "\n## %s\n\n| flag | environment | default | meaning | compared |\n|---|---|---|---|---|\n", strings.ToUpper(category[:1])+category[1:])

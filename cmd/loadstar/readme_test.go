@@ -228,7 +228,7 @@ func TestReadmeNames(t *testing.T) {
 		}
 	}
 	known := make(map[string]bool)
-	for _, o := range commandOptions(new(config), demoCommand) {
+	for _, o := range append(commandOptions(new(config), demoCommand), topOptions(new(topConfig))...) {
 		known["--"+o.name] = true
 	}
 	for _, m := range regexp.MustCompile(`--[a-z][a-z-]+\*?`).FindAllString(text, -1) {
