@@ -128,33 +128,7 @@ func TestReadmeMetrics(t *testing.T) {
 		}
 	}
 
-	worker := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/v1/chat/completions" {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-	}))
-	defer worker.Close()
-	_, out := start(t, `"listening"`, "--port", "0", "--prometheus-port", "0", "--log-format", "json", "--worker-urls", worker.URL, "--stream-failover",
-		"--retry-max-retries", "2", "--retry-initial-backoff-ms", "1", "--cb-failure-threshold", "2")
-	addr := listening(t, out)
-	waitReady(t, addr)
-	for _, path := range []string{"/v1/completions", "/v1/chat/completions"} {
-		resp, err := http.Post("http://"+addr+path, "application/json", strings.NewReader(`{"prompt":"x"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		io.Copy(io.Discard, resp.Body)
-		resp.Body.Close()
-	}
-	text := metricsOf(t, addr, "vllm_router_request_duration_seconds")
-
-	_, urls := simulated(t, 2)
-	addr = running(t, io.Discard, "--vllm-pd-disaggregation", "--prefill", urls[0], "--decode", urls[1])
-	waitFleet(t, addr, "two healthy workers", fleetView.healthy)
-	answer(t, addr, plainChat)
-	text += metricsOf(t, addr, "vllm_router_pd_request_duration_seconds")
-	text += metricsOf(t, learnCacheSize(t).addr, "vllm_router_request_duration_seconds")
-
+	text := everyMetric(t)
 	served := make(map[string]bool)
 	labelName := regexp.MustCompile(`([a-z]+)="`)
 	for _, l := range strings.Split(text, "\n") {
@@ -193,6 +167,38 @@ func TestReadmeMetrics(t *testing.T) {
 			t.Errorf("%s is in the README and not served", name)
 		}
 	}
+}
+
+// everyMetric is what two routers serve: one after a request that was retried until
+// it failed and one that went well, and one after a request in two phases.
+func everyMetric(t *testing.T) string {
+	t.Helper()
+	worker := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/chat/completions" {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	defer worker.Close()
+	_, out := start(t, `"listening"`, "--port", "0", "--prometheus-port", "0", "--log-format", "json", "--worker-urls", worker.URL, "--stream-failover",
+		"--retry-max-retries", "2", "--retry-initial-backoff-ms", "1", "--cb-failure-threshold", "2")
+	addr := listening(t, out)
+	waitReady(t, addr)
+	for _, path := range []string{"/v1/completions", "/v1/chat/completions"} {
+		resp, err := http.Post("http://"+addr+path, "application/json", strings.NewReader(`{"prompt":"x"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+	text := metricsOf(t, addr, "vllm_router_request_duration_seconds")
+
+	_, urls := simulated(t, 2)
+	addr = running(t, io.Discard, "--vllm-pd-disaggregation", "--prefill", urls[0], "--decode", urls[1])
+	waitFleet(t, addr, "two healthy workers", fleetView.healthy)
+	answer(t, addr, plainChat)
+	text += metricsOf(t, addr, "vllm_router_pd_request_duration_seconds")
+	return text + metricsOf(t, learnCacheSize(t).addr, "vllm_router_request_duration_seconds")
 }
 
 // metricsOf returns a router's metrics, once there is one of a name.
