@@ -24,8 +24,8 @@ function put(e, text, className) {
 }
 const time = ms => new Date(ms).toLocaleTimeString();
 function duration(seconds) {
-  if (seconds < 1) return Math.round(seconds * 1000) + ' ms';
-  return seconds < 10 ? seconds.toFixed(2) + ' s' : Math.round(seconds) + ' s';
+  if (seconds < 1) return Math.round(seconds * 1000) + '\u00a0ms';
+  return seconds < 10 ? seconds.toFixed(2) + '\u00a0s' : Math.round(seconds) + '\u00a0s';
 }
 
 // The line that is read aloud when it changes doesn't change every second.
