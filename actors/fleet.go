@@ -34,13 +34,7 @@ func (s *state) add(specs []Spec) ([]WorkerID, error) {
 // enlist enters one worker. Health and breaker begin anew, for what answers at
 // this address may be another process; its live leases stay as they are.
 func (s *state) enlist(spec Spec) WorkerID {
-	if spec.Cost <= 0 {
-		spec.Cost = 1
-	}
-	if spec.Model == "" {
-		spec.Model = AnyModel
-	}
-	spec.Roles = spec.Roles.normal()
+	spec = spec.completed()
 	id, known := s.byURL[spec.URL]
 	switch {
 	case known:
@@ -64,9 +58,7 @@ func (s *state) enlist(spec Spec) WorkerID {
 	s.byURL[spec.URL] = id
 	s.weigh(spec.URL)
 	s.byBase[spec.Base] = append(s.byBase[spec.Base], id)
-	if spec.Model != AnyModel {
-		s.models[spec.Model]++
-	}
+	s.learn(spec.Model)
 	s.members++
 	s.emit(Event{Kind: WorkerAdded, URL: spec.URL, Load: w.load()})
 	return id
@@ -86,6 +78,48 @@ func (s *state) setRoles(url string, roles Roles) error {
 	s.membershipChanged()
 	s.keepFloor()
 	return nil
+}
+
+// amend changes what is said of members, all or none. Who they are, their handles,
+// their health and all they hold stays.
+func (s *state) amend(specs []Spec) error {
+	for i := range specs {
+		if specs[i].Roles >= 1<<numRoles {
+			return fmt.Errorf("%s: there is no such set of roles: %d", specs[i].URL, specs[i].Roles)
+		}
+		if id, ok := s.byURL[specs[i].URL]; !ok || !s.workers[id].member {
+			return fmt.Errorf("%w: %s", ErrUnknownWorker, specs[i].URL)
+		}
+	}
+	for i := range specs {
+		w, said := &s.workers[s.byURL[specs[i].URL]], specs[i].completed()
+		s.disturb(w)
+		s.unlearn(w.spec.Model)
+		w.spec.Roles, w.spec.Model, w.spec.Priority, w.spec.Cost = said.Roles, said.Model, said.Priority, said.Cost
+		w.spec.Labels, w.spec.Source, w.spec.Process = said.Labels, said.Source, said.Process
+		s.learn(w.spec.Model)
+		w.place = nowhere()
+		s.disturb(w)
+	}
+	s.membershipChanged()
+	s.keepFloor()
+	return nil
+}
+
+// learn counts a member that serves a model, and unlearn one that does no longer.
+func (s *state) learn(model string) {
+	if model != AnyModel {
+		s.models[model]++
+	}
+}
+
+func (s *state) unlearn(model string) {
+	if model == AnyModel {
+		return
+	}
+	if s.models[model]--; s.models[model] == 0 {
+		delete(s.models, model)
+	}
 }
 
 // remove ends the membership of the worker with this URL, or of all ranks when
@@ -124,11 +158,7 @@ func (s *state) discharge(id WorkerID) {
 	} else {
 		delete(s.byBase, base)
 	}
-	if m := w.spec.Model; m != AnyModel {
-		if s.models[m]--; s.models[m] == 0 {
-			delete(s.models, m)
-		}
-	}
+	s.unlearn(w.spec.Model)
 	s.members--
 	s.emit(Event{Kind: WorkerRemoved, URL: w.spec.URL, Load: w.load()})
 	if w.leases() == 0 {

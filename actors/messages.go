@@ -84,6 +84,13 @@ type setRoles struct {
 
 func (m setRoles) apply(s *state) { m.reply <- s.setRoles(m.url, m.roles) }
 
+type amendWorkers struct {
+	specs []Spec
+	reply chan<- error
+}
+
+func (m amendWorkers) apply(s *state) { m.reply <- s.amend(m.specs) }
+
 type removeWorkers struct {
 	url   string
 	reply chan<- removeReply
@@ -115,6 +122,14 @@ type snapshotRequest struct {
 }
 
 func (m snapshotRequest) apply(s *state) { m.reply <- s.snapshot(m.into[:0], m.now) }
+
+type membersRequest struct {
+	base  string
+	now   int64
+	reply chan<- []WorkerView
+}
+
+func (m membersRequest) apply(s *state) { m.reply <- s.membersOf(m.base, m.now) }
 
 type healthRequest struct {
 	now   int64

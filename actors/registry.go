@@ -141,6 +141,18 @@ func (r *Registry) SetRoles(url string, roles Roles) error {
 	return err
 }
 
+// Amend changes what is said of the members with the specs' URLs, all or none: roles,
+// model, priority, cost, labels and where they come from. Requests running there go
+// on, and health stays as it is. Errors: ErrUnknownWorker, ErrStopped.
+func (r *Registry) Amend(specs []Spec) error {
+	reply := make(chan error, 1)
+	err, ok := ask(r, amendWorkers{specs, reply}, reply)
+	if !ok {
+		return ErrStopped
+	}
+	return err
+}
+
 // Removed is a worker that has just lost its membership.
 type Removed struct {
 	ID     WorkerID
@@ -193,6 +205,16 @@ func (r *Registry) SnapshotInto(workers []WorkerView, now int64) (Snapshot, erro
 	v, ok := ask(r, snapshotRequest{workers, now, reply}, reply)
 	if !ok {
 		return Snapshot{}, ErrStopped
+	}
+	return v, nil
+}
+
+// Members lists the members at a base URL. The error is ErrStopped.
+func (r *Registry) Members(base string, now int64) ([]WorkerView, error) {
+	reply := make(chan []WorkerView, 1)
+	v, ok := ask(r, membersRequest{base, now, reply}, reply)
+	if !ok {
+		return nil, ErrStopped
 	}
 	return v, nil
 }

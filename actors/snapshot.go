@@ -141,23 +141,7 @@ func (s *state) snapshot(into []WorkerView, now int64) Snapshot {
 		if !w.used {
 			continue
 		}
-		breaker := w.breaker.state
-		if w.breaker.due(&s.opts.Breaker, now) {
-			breaker = BreakerHalfOpen // so the next request will find it
-		}
-		reason := w.health.reason
-		if w.life.wedged {
-			reason = "wedged"
-		}
-		v.Workers = append(v.Workers, WorkerView{
-			Spec: w.spec, ID: WorkerID(i), Member: w.member,
-			Healthy: w.health.healthy, Proven: w.health.proven, Reason: reason,
-			Wedged: w.life.wedged, Slow: w.ramp.on, CBSpared: w.breaker.spared,
-			Breaker: breaker, Moves: w.breaker.moves, CBGood: w.breaker.outcomes[0], CBBad: w.breaker.outcomes[1],
-			Draining: w.emptying.on(), Foreign: w.foreign,
-			Load: w.load(), InPhase: w.inPhase, Pending: w.pending, Held: w.held,
-			Speed: w.speed.rate() * float64(time.Second), Granted: w.granted, Outcomes: w.outcomes,
-		})
+		v.Workers = append(v.Workers, s.workerView(WorkerID(i), now))
 	}
 	for i := range s.slots {
 		if sl := &s.slots[i]; sl.live {
@@ -171,6 +155,36 @@ func (s *state) snapshot(into []WorkerView, now int64) Snapshot {
 		}
 	}
 	return v
+}
+
+func (s *state) workerView(id WorkerID, now int64) WorkerView {
+	w := &s.workers[id]
+	breaker := w.breaker.state
+	if w.breaker.due(&s.opts.Breaker, now) {
+		breaker = BreakerHalfOpen // so the next request will find it
+	}
+	reason := w.health.reason
+	if w.life.wedged {
+		reason = "wedged"
+	}
+	return WorkerView{
+		Spec: w.spec, ID: id, Member: w.member,
+		Healthy: w.health.healthy, Proven: w.health.proven, Reason: reason,
+		Wedged: w.life.wedged, Slow: w.ramp.on, CBSpared: w.breaker.spared,
+		Breaker: breaker, Moves: w.breaker.moves, CBGood: w.breaker.outcomes[0], CBBad: w.breaker.outcomes[1],
+		Draining: w.emptying.on(), Foreign: w.foreign,
+		Load: w.load(), InPhase: w.inPhase, Pending: w.pending, Held: w.held,
+		Speed: w.speed.rate() * float64(time.Second), Granted: w.granted, Outcomes: w.outcomes,
+	}
+}
+
+// membersOf lists the members at a base URL.
+func (s *state) membersOf(base string, now int64) []WorkerView {
+	all := make([]WorkerView, 0, len(s.byBase[base]))
+	for _, id := range s.byBase[base] {
+		all = append(all, s.workerView(id, now))
+	}
+	return all
 }
 
 func (m *room) view(now int64) RoomView {

@@ -71,7 +71,21 @@ type Spec struct {
 	Priority int     // reported, never used for routing
 	Cost     float64 // relative price, weighs in least_work; 1 by default
 	Labels   map[string]string
-	Handle   any // opaque to the registry; comes back in the lease
+	Source   string // who named it, for those who look: the command line, the admin API, or a source of workers
+	Process  string // tells the process there from the next one, where the source knows
+	Handle   any    // opaque to the registry; comes back in the lease
+}
+
+// completed is s with what was left out.
+func (s Spec) completed() Spec {
+	if s.Cost <= 0 {
+		s.Cost = 1
+	}
+	if s.Model == "" {
+		s.Model = AnyModel
+	}
+	s.Roles = s.Roles.normal()
+	return s
 }
 
 // NoRank is the rank of a worker that isn't a data-parallel rank.

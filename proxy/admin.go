@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"loadstar/actors"
+	"loadstar/actors/discovery"
+	"loadstar/actors/workerurl"
 
 	"github.com/valyala/fasthttp"
 )
@@ -33,6 +34,7 @@ type workerJSON struct {
 	Processed      uint64            `json:"processed"`
 	Foreign        int               `json:"foreign"` // what other routers run there, no part of the load
 	Labels         map[string]string `json:"labels,omitempty"`
+	Source         string            `json:"source,omitempty"` // who named it
 }
 
 // prefillJSON is a prefill worker: vllm-router tells its bootstrap port.
@@ -52,7 +54,7 @@ func newWorkerJSON(v *actors.WorkerView) workerJSON {
 	return workerJSON{
 		URL: v.URL, Model: v.Model, Type: v.Roles.String(), Healthy: v.Healthy, Load: v.Load, ConnectionMode: "Http",
 		Priority: v.Priority, Cost: v.Cost, Breaker: v.Breaker.String(), Phases: phases, Removed: !v.Member, Draining: v.Draining,
-		Reason: v.Reason, Processed: v.Granted, Foreign: v.Foreign, Labels: v.Labels,
+		Reason: v.Reason, Processed: v.Granted, Foreign: v.Foreign, Labels: v.Labels, Source: v.Source,
 	}
 }
 
@@ -163,7 +165,7 @@ func (x *exchange) namedWorker(path []byte) (string, bool) {
 	raw, err := unescapeWorker(path)
 	name := raw
 	if err == nil {
-		name, err = canonicalName(raw)
+		name, err = workerurl.Name(raw)
 	}
 	if err != nil {
 		x.adminError(fasthttp.StatusBadRequest, "INVALID_WORKER_URL", err.Error())
@@ -200,45 +202,23 @@ type successJSON struct {
 
 // postWorkers adds the worker that the body describes.
 func (x *exchange) postWorkers() {
-	var in struct {
-		URL      string            `json:"url"`
-		Model    string            `json:"model_id"`
-		Priority *int              `json:"priority"`
-		Cost     *float64          `json:"cost"`
-		Type     string            `json:"worker_type"`
-		Boot     int               `json:"bootstrap_port"`
-		Labels   map[string]string `json:"labels"`
-	}
+	var in discovery.Description
 	const adminBody = 1 << 20
 	body, err := readBody(nil, &x.ctx.Request, x.ctx.Conn(), adminBody, x.p.opts.Timeouts.ClientBody, nil)
 	if err == nil {
 		err = json.Unmarshal(body, &in)
 	}
-	roles, ok := x.p.rolesNamed(in.Type)
-	switch {
-	case err != nil:
+	if err != nil {
 		x.adminError(fasthttp.StatusBadRequest, "ADD_WORKER_FAILED", "the body must be a JSON object with a url: "+err.Error())
 		return
-	case in.URL == "":
-		x.adminError(fasthttp.StatusBadRequest, "ADD_WORKER_FAILED", "the body has no url")
-		return
-	case !ok:
-		x.adminError(fasthttp.StatusBadRequest, "ADD_WORKER_FAILED", fmt.Sprintf("worker_type %q: this router takes %s workers", in.Type, x.p.takes()))
-		return
-	case in.Boot < 0 || in.Boot > 65535:
-		x.adminError(fasthttp.StatusBadRequest, "ADD_WORKER_FAILED", "bootstrap_port is no port")
-		return
-	case in.Cost != nil && !(*in.Cost > 0 && *in.Cost < 1e9):
-		x.adminError(fasthttp.StatusBadRequest, "ADD_WORKER_FAILED", "cost must be above 0")
+	}
+	w, err := in.Worker(x.p.roles())
+	if err != nil {
+		x.adminError(fasthttp.StatusBadRequest, "ADD_WORKER_FAILED", err.Error())
 		return
 	}
-	spec := WorkerSpec{URL: in.URL, Model: in.Model, Priority: DefaultPriority, Cost: 1, Labels: in.Labels, Roles: roles, Bootstrap: in.Boot}
-	if in.Priority != nil {
-		spec.Priority = *in.Priority
-	}
-	if in.Cost != nil {
-		spec.Cost = *in.Cost
-	}
+	spec := specOf(&w)
+	spec.Source = sourceAPI
 	status, message := x.add(spec)
 	switch {
 	case status < 300:
@@ -248,36 +228,8 @@ func (x *exchange) postWorkers() {
 	}
 }
 
-// rolesNamed returns the roles of a worker_type, which may join two by a plus sign.
-func (p *Proxy) rolesNamed(name string) (roles actors.Roles, ok bool) {
-	if name == "" && p.opts.PD == nil {
-		return 0, true
-	}
-	for n := range strings.SplitSeq(name, "+") {
-		found := false
-		for _, r := range p.roles() {
-			if n == r.String() {
-				roles, found = roles|actors.RolesOf(r), true
-			}
-		}
-		if !found {
-			return 0, false
-		}
-	}
-	return roles, true
-}
-
-// takes lists the types of workers that this router takes.
-func (p *Proxy) takes() string {
-	var names []string
-	for _, r := range p.roles() {
-		names = append(names, r.String())
-	}
-	return strings.Join(names, " and ")
-}
-
 // DefaultPriority is what vllm-router reports of a worker that was given none.
-const DefaultPriority = 50
+const DefaultPriority = discovery.DefaultPriority
 
 // addWorker adds the worker that the query names.
 func (x *exchange) addWorker() {
@@ -290,7 +242,7 @@ func (x *exchange) addWorker() {
 		x.refuse(badRequest("This router needs to know the worker's phase: POST /workers with url and worker_type, prefill or decode."))
 		return
 	}
-	status, message := x.add(WorkerSpec{URL: string(url), Priority: DefaultPriority, Cost: 1})
+	status, message := x.add(WorkerSpec{URL: string(url), Priority: DefaultPriority, Cost: 1, Source: sourceAPI})
 	if status < 300 {
 		x.answerText(status, message)
 		return
@@ -337,7 +289,7 @@ func (x *exchange) removeWorker() {
 		x.refuse(badRequest("Failed to deserialize query string: missing field `url`"))
 		return
 	}
-	name, err := canonicalName(raw)
+	name, err := workerurl.Name(raw)
 	status, message := fasthttp.StatusOK, "Successfully removed worker: "+name
 	switch {
 	case err != nil:

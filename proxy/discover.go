@@ -96,7 +96,7 @@ func (f *registered) set(base string, g *registrant, r zmq.Registration, roles a
 	f.drop(base, g)
 	s := &server{name: base, site: newSite(base), sized: true}
 	s.site.zmq, s.site.tpSize, s.site.connector = r.ZMQAddress, r.TPSize, connectorOf(r.Mode)
-	s.setRanks(actors.Spec{Base: base, Priority: DefaultPriority, Cost: 1, Roles: roles}, r.DPSize)
+	s.setRanks(actors.Spec{Base: base, Priority: DefaultPriority, Cost: 1, Roles: roles, Source: sourceZMQ}, r.DPSize)
 	if err := f.p.add([]*server{s}); err != nil {
 		return err
 	}

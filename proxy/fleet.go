@@ -23,13 +23,22 @@ type WorkerSpec struct {
 	Labels    map[string]string
 	Roles     actors.Roles // phases it serves; none is whole requests
 	Bootstrap int          // port of its Mooncake bootstrap server; 0 for none
+	Source    string       // who named it
+	Process   string       // tells the process there from the next one, where that is known
 }
+
+// Sources of workers that are no discovery.Worker's.
+const (
+	SourceFlags = "flags"
+	sourceAPI   = "api"
+	sourceZMQ   = "zmq"
+)
 
 // AddWorker makes a worker a member of the fleet, or each of its data-parallel
 // ranks, and returns its canonical name. It gets requests once a check has
-// found it healthy. Errors: those of workerurl.Canonical and Registry.Add.
+// found it healthy. Errors: those of workerurl.Name and Registry.Add.
 func (p *Proxy) AddWorker(w WorkerSpec) (name string, err error) {
-	name, err = canonicalName(w.URL)
+	name, err = workerurl.Name(w.URL)
 	if err != nil {
 		return "", err
 	}
@@ -80,6 +89,7 @@ func (p *Proxy) enroll(servers []*server, w WorkerSpec) []*server {
 	}
 	s.setRanks(actors.Spec{
 		URL: w.URL, Base: base, Rank: rank, Model: w.Model, Priority: w.Priority, Cost: w.Cost, Labels: w.Labels, Roles: w.Roles,
+		Source: w.Source, Process: w.Process,
 	}, p.opts.Ranks)
 	return append(servers, s)
 }
@@ -156,16 +166,6 @@ func splitRank(name string) (base string, rank int) {
 		return name, actors.NoRank
 	}
 	return name[:i], rank
-}
-
-// canonicalName is CanonicalURL for a name that may end in a rank.
-func canonicalName(raw string) (string, error) {
-	base, rank := raw, ""
-	if i := strings.LastIndexByte(raw, '@'); i >= 0 && i+1 < len(raw) && strings.Trim(raw[i+1:], "0123456789") == "" {
-		base, rank = raw[:i], raw[i:]
-	}
-	base, err := workerurl.Canonical(base)
-	return base + rank, err
 }
 
 // awaitHealthy waits until a worker is healthy, for at most d or until the

@@ -7,6 +7,8 @@ import (
 
 	"loadstar/proxy/httphead"
 
+	"loadstar/actors/workerurl"
+
 	"github.com/valyala/fasthttp"
 )
 
@@ -65,7 +67,7 @@ func (x *exchange) shownPath() string {
 	if r := x.p.routeOf(x.path); r == workerRoute || r == drainRoute {
 		raw, err := unescapeWorker(x.path)
 		if err == nil {
-			_, err = canonicalName(raw)
+			_, err = workerurl.Name(raw)
 		}
 		if err != nil {
 			return "/workers/…"

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"loadstar/actors"
+	"loadstar/actors/discovery"
 	"loadstar/actors/discovery/zmq"
 	"loadstar/actors/workerurl"
 	"loadstar/proxy/keyring"
@@ -122,13 +123,14 @@ type Proxy struct {
 	draining   chan struct{}   // closed when shutdown has begun
 	over       context.Context // ends with Close
 	end        context.CancelFunc
-	handedOver chan struct{} // closed when another process has the listening sockets
-	discovery  *zmq.Listener // nil unless workers register themselves
-	rescues    chan struct{} // holds one for each rescue that runs
-	bodies     bodyMemory    // for requests' bodies
-	spares     bodyMemory    // for streams that may be continued
-	needsKey   bool          // some policy reads the routing key
-	seed       maphash.Seed  // of tenants' names
+	handedOver chan struct{}         // closed when another process has the listening sockets
+	discovery  *zmq.Listener         // nil unless workers register themselves
+	sources    *discovery.Reconciler // nil unless workers are discovered otherwise
+	rescues    chan struct{}         // holds one for each rescue that runs
+	bodies     bodyMemory            // for requests' bodies
+	spares     bodyMemory            // for streams that may be continued
+	needsKey   bool                  // some policy reads the routing key
+	seed       maphash.Seed          // of tenants' names
 
 	exchanges sync.Pool // of *exchange
 	streams   sync.Pool // of *stream

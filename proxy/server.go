@@ -126,6 +126,9 @@ func (p *Proxy) Close(ctx context.Context) error {
 	if p.discovery != nil {
 		p.discovery.Close()
 	}
+	if p.sources != nil {
+		p.sources.Close()
+	}
 	p.prober.Stop()
 	p.retireAll()
 	err := p.router.Stop(ctx)

@@ -1,0 +1,77 @@
+package discovery
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"loadstar/actors"
+	"loadstar/actors/workerurl"
+)
+
+// Description is a worker in the words of POST /workers, which those of a file are
+// too.
+type Description struct {
+	URL       string            `json:"url"             yaml:"url"`
+	Model     string            `json:"model_id"        yaml:"model_id"`
+	Priority  *int              `json:"priority"        yaml:"priority"`
+	Cost      *float64          `json:"cost"            yaml:"cost"`
+	Type      string            `json:"worker_type"     yaml:"worker_type"`
+	Bootstrap int               `json:"bootstrap_port"  yaml:"bootstrap_port"`
+	Labels    map[string]string `json:"labels"          yaml:"labels"`
+}
+
+// maxCost is far beyond any price that tells workers apart.
+const maxCost = 1e9
+
+// Worker is what a description describes, of the workers that a router takes which
+// needs these roles.
+func (d *Description) Worker(takes []actors.Role) (Worker, error) {
+	w := Worker{Model: d.Model, Priority: DefaultPriority, Cost: 1, Labels: d.Labels, Bootstrap: d.Bootstrap}
+	if d.URL == "" {
+		return w, errors.New("there is no url")
+	}
+	var err error
+	if w.Roles, err = rolesNamed(d.Type, takes); err != nil {
+		return w, err
+	}
+	switch {
+	case d.Bootstrap < 0 || d.Bootstrap > 65535:
+		return w, errors.New("bootstrap_port is no port")
+	case d.Cost != nil && !(*d.Cost > 0 && *d.Cost < maxCost):
+		return w, errors.New("cost must be above 0")
+	}
+	if d.Priority != nil {
+		w.Priority = *d.Priority
+	}
+	if d.Cost != nil {
+		w.Cost = *d.Cost
+	}
+	w.URL, err = workerurl.Name(d.URL)
+	return w, err
+}
+
+// rolesNamed gives the roles of a worker_type, which may join two by a plus sign. A
+// router of whole requests needs none named.
+func rolesNamed(name string, takes []actors.Role) (roles actors.Roles, err error) {
+	if name == "" && slices.Equal(takes, []actors.Role{actors.Regular}) {
+		return 0, nil
+	}
+	for n := range strings.SplitSeq(name, "+") {
+		i := slices.IndexFunc(takes, func(r actors.Role) bool { return r.String() == n })
+		if i < 0 {
+			return 0, fmt.Errorf("worker_type %q: this router takes %s workers", name, namesOf(takes))
+		}
+		roles |= actors.RolesOf(takes[i])
+	}
+	return roles, nil
+}
+
+func namesOf(roles []actors.Role) string {
+	names := make([]string, len(roles))
+	for i, r := range roles {
+		names[i] = r.String()
+	}
+	return strings.Join(names, " and ")
+}

@@ -1,0 +1,119 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"loadstar/actors/discovery"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Run says which pods are workers until ctx ends. It is to be run as a source.
+func (c *Client) Run(o Options) func(context.Context, *discovery.Source) {
+	if o.WatchFor <= 0 {
+		o.WatchFor = defaultWatchFor
+	}
+	return func(ctx context.Context, s *discovery.Source) {
+		pods := &pods{opts: &o, source: s, at: make(map[string]discovery.Worker)}
+		l := &lister{client: c, opts: &o, source: s}
+		r := cache.NewReflectorWithOptions(&cache.ListWatch{ListWithContextFunc: l.list, WatchFuncWithContext: l.watch}, &pod{}, pods,
+			cache.ReflectorOptions{Name: "workers", TypeDescription: "Pod", Backoff: o.backoff})
+		r.RunWithContext(ctx)
+	}
+}
+
+// lister asks the API server on behalf of a reflector, and tells the source how that
+// went.
+type lister struct {
+	client *Client
+	opts   *Options
+	source *discovery.Source
+}
+
+func (l *lister) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	o.LabelSelector = l.opts.Selector
+	limited, cancel := context.WithTimeout(ctx, responseLimit)
+	defer cancel()
+	all := &podList{}
+	err := l.client.rest.Get().Namespace(l.opts.Namespace).Resource("pods").VersionedParams(&o, metav1.ParameterCodec).Do(limited).Into(all)
+	if err != nil {
+		l.failed(ctx, err)
+		return nil, err
+	}
+	return all, nil
+}
+
+// watch opens a watch. One that the server doesn't end in time is ended here: a
+// connection may be dead and not look so.
+func (l *lister) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	o.LabelSelector, o.Watch, o.AllowWatchBookmarks = l.opts.Selector, true, true
+	seconds := int64(max(1, l.opts.WatchFor/time.Second))
+	o.TimeoutSeconds = &seconds
+	limited, cancel := context.WithTimeout(ctx, l.opts.WatchFor+watchGrace)
+	w, err := l.client.rest.Get().Namespace(l.opts.Namespace).Resource("pods").VersionedParams(&o, metav1.ParameterCodec).Watch(limited)
+	if err != nil {
+		cancel()
+		l.failed(ctx, err)
+		return nil, err
+	}
+	l.source.Alive()
+	return &limitedWatch{watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+		switch e.Type {
+		case watch.Bookmark:
+			l.source.Alive()
+		case watch.Error:
+			l.failed(ctx, apierrors.FromObject(e.Object))
+		}
+		return e, true
+	}), cancel}, nil
+}
+
+// limitedWatch ends the time limit of a watch with it.
+type limitedWatch struct {
+	watch.Interface
+	cancel context.CancelFunc
+}
+
+// Stop implements watch.Interface.
+func (w *limitedWatch) Stop() {
+	w.Interface.Stop()
+	w.cancel()
+}
+
+// failed tells the source of an error, but for those that are in the course of
+// things: a server may forget how far a watch was.
+func (l *lister) failed(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil, apierrors.IsResourceExpired(err), apierrors.IsGone(err), errors.Is(err, io.EOF):
+		return
+	}
+	l.source.Fail(l.explain(err))
+}
+
+// explain says what is wrong in words that don't change from one attempt to the next.
+func (l *lister) explain(err error) error {
+	where := "namespace " + l.opts.Namespace
+	if l.opts.Namespace == "" {
+		where = "all namespaces"
+	}
+	var op *net.OpError
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return fmt.Errorf("pods of %s may not be read: %w; grant get, list and watch, or give --service-discovery-namespace", where, err)
+	case errors.As(err, &op):
+		return fmt.Errorf("no connection to the API server %s: %w", l.client.host, op.Err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("the API server %s does not answer", l.client.host)
+	default:
+		return fmt.Errorf("pods of %s are not known: %w", where, err)
+	}
+}
