@@ -191,6 +191,7 @@ func (m *metricSet) write(w io.Writer) {
 		m.writeTree(w, &tree)
 	}
 	m.writeWorkers(w, &tree)
+	m.writeSources(w)
 	metrics.WriteProcessMetrics(w)
 	metrics.WriteFDMetrics(w)
 }

@@ -56,8 +56,8 @@ func TestNormalise(t *testing.T) {
 		{"help cut short", "--hel", "", "--help"},
 		{"version", "demo --version", "", "--version"},
 		{"short version", "-V", "", "--version"},
-		{"refused flag at its default", "--service-discovery-port 80 --router-temperature=0.0 --kv-event-block-size 16 --port 1", "", "--port=1"},
-		{"refused switch that is off", "--service-discovery false --mini-lb=False --port 1", "", "--port=1"},
+		{"refused flag at its default", "--router-temperature=0.0 --kv-event-block-size 16 --port 1", "", "--port=1"},
+		{"refused switch that is off", "--enable-igw false --mini-lb=False --port 1", "", "--port=1"},
 		{"backends that need nothing", "--backend vllm --runtime openai --port 1", "", "--port=1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -81,12 +81,12 @@ func TestNormaliseFaults(t *testing.T) {
 		{"unknown", "--wroker-urls a b --port 1", []string{"--wroker-urls is not a flag: did you mean --worker-urls?"}},
 		{"underscores", "--worker_urls=a", []string{"--worker_urls is not a flag: did you mean --worker-urls?"}},
 		{"unknown and unlike any", "--frobnicate 3", []string{"--frobnicate is not a flag: see --help"}},
-		{"like a refused one", "--service-discovry", []string{"--service-discovry is not a flag: did you mean --service-discovery?"}},
+		{"like a refused one", "--enable-progam-scheduling", []string{"--enable-progam-scheduling is not a flag: did you mean --enable-program-scheduling?"}},
 		{"no name", "--=3 --", []string{"-- is not a flag: see --help"}},
 		{"one dash", "-port 3", []string{"-port: flags begin with two dashes: write --port"}},
 		{"one dash and unknown", "-x", []string{"-x is not a flag: see --help"}},
 		{"ambiguous", "--log x", []string{"--log may be --log-dir or --log-level: write the name out"}},
-		{"ambiguous with a refused one", "--service-discovery- x", []string{"--service-discovery- may be --service-discovery-namespace or --service-discovery-port: write the name out"}},
+		{"ambiguous with a refused one", "--enable- x", []string{"--enable- may be --enable-igw or --enable-program-scheduling: write the name out"}},
 		{"no value", "--port --host a", []string{"--port needs a value: write --port PORT, or --port=PORT if it begins with a dash"}},
 		{"no value at the end", "--api-key", []string{"--api-key needs a value: write --api-key KEY, or --api-key=KEY if it begins with a dash"}},
 		{"stray argument", "serve", []string{`unexpected argument "serve": flags begin with two dashes, several values follow their flag separated by spaces, and demo or top comes first`}},
@@ -99,9 +99,9 @@ func TestNormaliseFaults(t *testing.T) {
 		{"value after an inline list", "--worker-urls=a b", []string{`unexpected argument "b"`}},
 		{"demo too late", "--port 1 demo", []string{`unexpected argument "demo"`}},
 		{"word after a switch", "--disable-retries yes", []string{`unexpected argument "yes"`}},
-		{"refused, with all its values, once", "--selector app=a tier=b --selector app=c --prefill-selector role=p", []string{
-			"--selector is not in this version: it comes with service discovery; leave it out and name workers with --worker-urls or POST /workers",
-			"--prefill-selector is not in this version: it comes with service discovery",
+		{"refused, with all its values, once", "--kv-event-source a=b c=d --kv-event-source e=f --kv-event-model m", []string{
+			"--kv-event-source is not in this version: it comes with placement by KV-cache events; leave it out and take --policy cache_aware, which needs none",
+			"--kv-event-model is not in this version: it comes with placement by KV-cache events",
 		}},
 		{"port behind an inline prefill worker", "--prefill=http://a:1 8998", []string{`unexpected argument "8998"`}},
 		{"refused, cut short", "--enable-pro", []string{"--enable-program-scheduling is not in this version"}},

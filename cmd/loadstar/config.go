@@ -23,6 +23,7 @@ type config struct {
 	Access  accessConfig
 	HTTP    httpConfig
 	Workers workersConfig
+	Sources sourcesConfig
 	// WorkerTLS is for https workers.
 	WorkerTLS workerTLSConfig
 	Policy    policyConfig
@@ -203,10 +204,11 @@ func (c config) check() []error {
 	if c.Demo && len(c.Workers.URLs) > 0 {
 		faults = append(faults, errors.New("--worker-urls: demo brings its own workers: leave the flag out, or leave out demo"))
 	}
-	if n := workersAt(c.Workers.URLs, c.Workers.DPSize); c.Policy.Name == policyPowerOfTwo && n < 2 && !c.Demo && !c.PD.Enabled {
+	if n := workersAt(c.Workers.URLs, c.Workers.DPSize); c.Policy.Name == policyPowerOfTwo && n < 2 && !c.Demo && !c.PD.Enabled && !c.Sources.Any() {
 		faults = append(faults, fmt.Errorf("--policy power_of_two needs at least 2 workers and --worker-urls names %d: name more, or choose another policy", n))
 	}
 	faults = append(faults, c.checkPD()...)
+	faults = append(faults, c.checkSources()...)
 	faults = append(faults, c.checkFailover()...)
 	if all := c.Limits.MaxBodiesBytes; all > 0 && all < c.Limits.MaxBodyBytes {
 		faults = append(faults, fmt.Errorf("--max-bodies-memory (%d) is below --max-payload-size (%d), so the largest bodies would never pass: raise the first or lower the second",

@@ -153,8 +153,9 @@ func (c config) checkPDWorkers() []error {
 	} {
 		flag, n := "--"+phase.role.String(), workersAt(phase.urls, c.Workers.DPSize)
 		switch {
+		case c.Sources.May(phase.role):
 		case n == 0:
-			faults = append(faults, fmt.Errorf("--vllm-pd-disaggregation requires %s: name a %s worker, or have workers register by --vllm-discovery-address", flag, phase.role))
+			faults = append(faults, fmt.Errorf("--vllm-pd-disaggregation requires %s: name a %s worker, or have workers register by --vllm-discovery-address, or discover them", flag, phase.role))
 		case n == 1 && c.policyFor(phase.role) == policyPowerOfTwo:
 			by := flag + "-policy"
 			if phase.inherits {

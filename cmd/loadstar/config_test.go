@@ -15,6 +15,7 @@ var defaultConfig = config{
 		RequestIDHeaders: []string{"x-request-id", "x-correlation-id", "x-trace-id", "request-id"},
 	},
 	Workers: workersConfig{DPSize: 1, StartupTimeout: 10 * time.Minute, StartupInterval: time.Second},
+	Sources: sourcesConfig{Kubernetes: kubernetesConfig{Port: 80}, DNSEvery: 10 * time.Second},
 	Policy: policyConfig{
 		Name: "cache_aware", CacheThreshold: 0.3, BalanceAbs: 64, BalanceRel: 1.5, MaxTreeBytes: 32 << 20,
 	},

@@ -51,7 +51,7 @@ func TestEnvironment(t *testing.T) {
 		{"limits", map[string]string{"LOADSTAR_MAX_CONCURRENT_REQUESTS": "3", "LOADSTAR_RETRY_BUDGET": "none"}, nil, func(c *config) {
 			c.Admission.MaxConcurrent, c.Retry.Budget = 3, noBudget
 		}},
-		{"a refused feature that is off", map[string]string{"LOADSTAR_SERVICE_DISCOVERY": "false", "LOADSTAR_SERVICE_DISCOVERY_PORT": "80"}, nil, func(*config) {}},
+		{"a refused feature that is off", map[string]string{"LOADSTAR_ENABLE_IGW": "false", "LOADSTAR_KV_EVENT_BLOCK_SIZE": "16"}, nil, func(*config) {}},
 		{"the demo's address", map[string]string{"LOADSTAR_LISTEN": "localhost:7"}, []string{"demo"}, func(c *config) { c.Demo, c.Listen = true, listenConfig{"localhost", 7} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestEnvironmentFaults(t *testing.T) {
 		"LOADSTAR_ACCESS_LOG":         "perhaps",
 		"LOADSTAR_POLICY":             "kv_aware",
 		"LOADSTAR_REQUEST_ID_HEADERS": ",",
-		"LOADSTAR_SERVICE_DISCOVERY":  "true",
+		"LOADSTAR_ENABLE_IGW":         "true",
 		"API_KEY_VALIDATION_URLS":     "http://keys.example",
 	})
 	want := []string{
@@ -76,7 +76,7 @@ func TestEnvironmentFaults(t *testing.T) {
 		`LOADSTAR_WORKER_URLS: "b:2" has no scheme: write it as http://HOST:PORT`,
 		`LOADSTAR_WORKER_URLS grpc://c:3 is not supported: workers are spoken to over HTTP; start the engine's OpenAI server and give its http:// URL`,
 		`LOADSTAR_POLICY kv_aware is not in this version: it comes with placement by KV-cache events; leave it out and take --policy cache_aware, which needs none`,
-		`LOADSTAR_SERVICE_DISCOVERY is not in this version: it comes with service discovery; leave it out and name workers with --worker-urls or POST /workers`,
+		`LOADSTAR_ENABLE_IGW is not in this version: it comes with pools of several models; leave it out and run one router for each model`,
 		`API_KEY_VALIDATION_URLS is not supported: keys are checked here; leave it out and give them by --client-api-keys-file`,
 	}
 	_, err := parse(nil, vars)

@@ -22,7 +22,7 @@ const (
 // after --request-timeout-secs, which is the default of one.
 func pdOptions(c *config) []*option {
 	pd := &c.PD
-	return slices.Concat(pdWorkerOptions(pd), pdPhaseOptions(c), discoveryOptions(&pd.Discovery))
+	return slices.Concat(pdWorkerOptions(pd), phaseSelectorOptions(&c.Sources.Kubernetes), pdPhaseOptions(c), discoveryOptions(&pd.Discovery))
 }
 
 // pdWorkerOptions is who serves a phase.
@@ -31,7 +31,7 @@ func pdWorkerOptions(pd *pdConfig) []*option {
 		{
 			name: pdFlag, category: pdCategory,
 			usage: "serve each request in two phases: a prefill worker processes the prompt, a decode worker makes the answer; " +
-				"needs --prefill and --decode, or --vllm-discovery-address",
+				"needs --prefill and --decode, or --vllm-discovery-address, or workers that are discovered",
 			differs: "--worker-urls beside it is refused here, ignored with --compat",
 			one:     readSwitch(&pd.Enabled),
 		},

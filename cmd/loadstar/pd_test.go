@@ -160,9 +160,6 @@ func TestPDFaults(t *testing.T) {
 		{"demo with workers", "demo --vllm-pd-disaggregation --decode http://d:1", []string{"--prefill, --decode, --vllm-discovery-address: demo brings its own workers"}},
 		{"demo with discovery", "demo --vllm-pd-disaggregation --vllm-discovery-address a:1", []string{"--prefill, --decode, --vllm-discovery-address: demo brings its own workers"}},
 		{"demo with MoRI-IO", "demo --vllm-pd-disaggregation --kv-connector moriio", []string{"--kv-connector moriio: demo's workers don't register"}},
-		{"discovery by Kubernetes", "--vllm-pd-disaggregation --service-discovery --prefill-selector a=b --decode-selector a=c" + both, []string{
-			"--service-discovery is not in this version", "--prefill-selector is not in this version", "--decode-selector is not in this version",
-		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := parse(strings.Fields(c.line), nil)
@@ -218,7 +215,7 @@ func TestFleet(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range c.want {
-				c.want[i].Priority = proxy.DefaultPriority
+				c.want[i].Priority, c.want[i].Source = proxy.DefaultPriority, proxy.SourceFlags
 			}
 			if got := fleetOf(conf); !reflect.DeepEqual(got, c.want) {
 				t.Errorf("workers %+v, want %+v", got, c.want)

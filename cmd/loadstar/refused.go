@@ -33,27 +33,18 @@ var off = []string{"false"}
 
 // What the refusals say, one sentence for each feature.
 const (
-	comesDiscovery = "it comes with service discovery; leave it out and name workers with --worker-urls or POST /workers"
-	comesSelectors = "it comes with service discovery; leave it out and name workers with --prefill and --decode, or have them register by --vllm-discovery-address"
-	comesKV        = "it comes with placement by KV-cache events; leave it out and take --policy cache_aware, which needs none"
-	comesPrograms  = "it comes with program scheduling; leave it out"
-	comesModels    = "it comes with pools of several models; leave it out and run one router for each model"
-	comesTracing   = "it comes with tracing; leave it out, trace headers pass through to the workers"
-	noWASM         = "there is no WASM runtime in this router; leave it out and change requests in front of it"
-	noBackends     = "workers speak vLLM's or OpenAI's HTTP API; give vllm or openai, or leave it out"
+	comesKV       = "it comes with placement by KV-cache events; leave it out and take --policy cache_aware, which needs none"
+	comesPrograms = "it comes with program scheduling; leave it out"
+	comesModels   = "it comes with pools of several models; leave it out and run one router for each model"
+	comesTracing  = "it comes with tracing; leave it out, trace headers pass through to the workers"
+	noWASM        = "there is no WASM runtime in this router; leave it out and change requests in front of it"
+	noBackends    = "workers speak vLLM's or OpenAI's HTTP API; give vllm or openai, or leave it out"
 )
 
 // refused is everything that is refused by name, and the only place that says
 // so. A key is a flag without its dashes, flag=value for one value of a flag that
 // is otherwise taken, or flag=scheme:// for worker URLs.
 var refused = map[string]refusal{
-	"service-discovery":           {when: later, sentence: comesDiscovery, harmless: off},
-	"service-discovery-port":      {when: later, sentence: comesDiscovery, harmless: []string{"80"}},
-	"service-discovery-namespace": {when: later, sentence: comesDiscovery},
-	"selector":                    {when: later, sentence: comesDiscovery},
-	"prefill-selector":            {when: later, sentence: comesSelectors},
-	"decode-selector":             {when: later, sentence: comesSelectors},
-
 	"policy=kv_aware":                    {when: later, sentence: comesKV},
 	"router-temperature":                 {when: later, sentence: comesKV, harmless: []string{"0"}},
 	"kv-penalty-host":                    {when: later, sentence: comesKV, harmless: []string{"0.8"}},

@@ -62,6 +62,9 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 	if err == nil && c.PD.Enabled {
 		err = startPD(p, c, log)
 	}
+	if err == nil {
+		err = startSources(p, c, &a, log)
+	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -95,7 +98,7 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 
 	watching, stopWatching := context.WithTimeout(ctx, c.Workers.StartupTimeout)
 	defer stopWatching()
-	if len(fleet) > 0 || c.PD.Discovery.Enabled() {
+	if len(fleet) > 0 || c.PD.Discovery.Enabled() || c.Sources.Any() {
 		go func() {
 			if !p.AwaitWorker(watching) && errors.Is(watching.Err(), context.DeadlineExceeded) {
 				log.Error("no request can be served: too few workers became healthy within --worker-startup-timeout-secs; still trying", "timeout", c.Workers.StartupTimeout)

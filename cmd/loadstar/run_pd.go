@@ -13,7 +13,7 @@ import (
 func fleetOf(c config) []proxy.WorkerSpec {
 	var fleet []proxy.WorkerSpec
 	add := func(w proxy.WorkerSpec) {
-		w.Priority = proxy.DefaultPriority
+		w.Priority, w.Source = proxy.DefaultPriority, proxy.SourceFlags
 		fleet = append(fleet, w)
 	}
 	if !c.PD.Enabled {
