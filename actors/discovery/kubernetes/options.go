@@ -22,12 +22,13 @@ type Options struct {
 	Bootstrap int // port of a prefill worker's bootstrap server, where its pod doesn't say; 0 for none
 
 	WatchFor time.Duration // how long a watch lasts at most; 290 s by default
+	grace    time.Duration // for a server to end a watch that is over; 30 s by default
 	backoff  *wait.Backoff // between attempts; nil for the library's, which grows to 30 s
 }
 
 const (
 	defaultWatchFor = 290 * time.Second // the server's default is from five to ten minutes
-	watchGrace      = 30 * time.Second  // for a server to end a watch that is over
+	watchGrace      = 30 * time.Second
 )
 
 // Selector makes of pairs key=value, several of which may be joined by commas, the

@@ -65,6 +65,12 @@ func (ps *pods) Replace(all []any, _ string) error {
 	return nil
 }
 
+// Bookmark implements cache.ReflectorBookmarkStore: nothing has happened.
+func (ps *pods) Bookmark(string) error {
+	ps.source.Alive()
+	return nil
+}
+
 // Resync has nothing to do.
 func (ps *pods) Resync() error { return nil }
 

@@ -22,6 +22,9 @@ func (c *Client) Run(o Options) func(context.Context, *discovery.Source) {
 	if o.WatchFor <= 0 {
 		o.WatchFor = defaultWatchFor
 	}
+	if o.grace <= 0 {
+		o.grace = watchGrace
+	}
 	return func(ctx context.Context, s *discovery.Source) {
 		pods := &pods{opts: &o, source: s, at: make(map[string]discovery.Worker)}
 		l := &lister{client: c, opts: &o, source: s}
@@ -58,35 +61,28 @@ func (l *lister) watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 	o.LabelSelector, o.Watch, o.AllowWatchBookmarks = l.opts.Selector, true, true
 	seconds := int64(max(1, l.opts.WatchFor/time.Second))
 	o.TimeoutSeconds = &seconds
-	limited, cancel := context.WithTimeout(ctx, l.opts.WatchFor+watchGrace)
+	limited, cancel := context.WithTimeout(ctx, l.opts.WatchFor+l.opts.grace)
 	w, err := l.client.rest.Get().Namespace(l.opts.Namespace).Resource("pods").VersionedParams(&o, metav1.ParameterCodec).Watch(limited)
 	if err != nil {
 		cancel()
-		l.failed(ctx, err)
+		if o.SendInitialEvents == nil || !apierrors.IsInvalid(err) { // else it is too old to list by a watch, and is asked otherwise
+			l.failed(ctx, err)
+		}
 		return nil, err
 	}
 	l.source.Alive()
-	return &limitedWatch{watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
-		switch e.Type {
-		case watch.Bookmark:
-			l.source.Alive()
-		case watch.Error:
-			l.failed(ctx, apierrors.FromObject(e.Object))
+	observed := &observedWatch{inner: w, events: make(chan watch.Event), cancel: cancel}
+	go func() {
+		observed.pass(limited, func(e watch.Event) {
+			if e.Type == watch.Error {
+				l.failed(ctx, apierrors.FromObject(e.Object))
+			}
+		})
+		if err := limited.Err(); errors.Is(err, context.DeadlineExceeded) {
+			l.failed(ctx, err)
 		}
-		return e, true
-	}), cancel}, nil
-}
-
-// limitedWatch ends the time limit of a watch with it.
-type limitedWatch struct {
-	watch.Interface
-	cancel context.CancelFunc
-}
-
-// Stop implements watch.Interface.
-func (w *limitedWatch) Stop() {
-	w.Interface.Stop()
-	w.cancel()
+	}()
+	return observed, nil
 }
 
 // failed tells the source of an error, but for those that are in the course of
