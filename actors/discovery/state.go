@@ -79,11 +79,16 @@ func (st *state) say(s *Source, workers []Worker, now time.Time) {
 	k.crowded = left > 0
 	before := k.said
 	k.said = said
+	var gone []string
 	for url := range before {
 		if _, still := said[url]; !still {
-			st.claims[url].drop(s)
-			st.settle(url)
+			gone = append(gone, url)
 		}
+	}
+	slices.Sort(gone)
+	for _, url := range gone {
+		st.claims[url].drop(s)
+		st.settle(url)
 	}
 	for i := range workers { // in the order in which they were said
 		url := workers[i].URL

@@ -83,6 +83,9 @@ func (q Query) ask(ctx context.Context, r Resolver) ([]string, error) {
 			if target == "" {
 				continue // says that there is none
 			}
+			if !isName(target) {
+				return nil, fmt.Errorf("a record points to %q, which is no name", rec.Target)
+			}
 			if err := add(target, int(rec.Port)); err != nil {
 				return nil, err
 			}
