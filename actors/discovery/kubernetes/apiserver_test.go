@@ -24,7 +24,7 @@ import (
 // real watch streams.
 type apiServer struct {
 	*httptest.Server
-	t *testing.T
+	t testing.TB
 
 	mu       sync.Mutex
 	version  int
@@ -49,7 +49,7 @@ type event struct {
 	pod     object
 }
 
-func newAPIServer(t *testing.T) *apiServer {
+func newAPIServer(t testing.TB) *apiServer {
 	a := &apiServer{t: t, version: 1, pods: make(map[string]object), changed: make(chan struct{}), drop: make(chan struct{})}
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(func() {

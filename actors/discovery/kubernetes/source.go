@@ -103,7 +103,9 @@ func (l *lister) explain(err error) error {
 	}
 	var op *net.OpError
 	switch {
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("the API server %s does not accept the credentials: %w", l.client.host, err)
+	case apierrors.IsForbidden(err):
 		return fmt.Errorf("pods of %s may not be read: %w; grant get, list and watch, or give --service-discovery-namespace", where, err)
 	case errors.As(err, &op):
 		return fmt.Errorf("no connection to the API server %s: %w", l.client.host, op.Err)

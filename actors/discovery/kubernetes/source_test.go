@@ -179,7 +179,7 @@ func TestFaultyServer(t *testing.T) {
 	}{
 		{"internal error", 500, "pods of all namespaces are not known: "},
 		{"forbidden", 403, "grant get, list and watch, or give --service-discovery-namespace"},
-		{"unauthorized", 401, "pods of all namespaces may not be read"},
+		{"unauthorized", 401, "does not accept the credentials"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := newAPIServer(t)
