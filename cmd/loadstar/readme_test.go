@@ -40,6 +40,9 @@ func shellLines(text string) []string {
 	return lines
 }
 
+// noCluster is a kubeconfig of a cluster that isn't there.
+const noCluster = `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: k, cluster: {server: "http://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: k}}]}`
+
 // The README's commands do what it says: make targets exist, the router starts
 // with its command line, and its calls are answered with success in its order.
 func TestReadmeCommands(t *testing.T) {
@@ -48,11 +51,15 @@ func TestReadmeCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, urls := simulated(t, 5)
+	f := files{t, t.TempDir()}
 	names := []string{
 		"http://10.0.0.1:8000", urls[0], "http://10.0.0.2:8000", urls[1], "http://10.0.0.3:8000", urls[2],
 		"http://10.0.1.1:8000", urls[3], "http://10.0.1.2:8000", urls[4],
 		"8998", urls[0][strings.LastIndex(urls[0], ":")+1:], // its bootstrap server is the worker itself
 		"0.0.0.0:36367", freeAddr(t),
+		"workers.yaml", f.write("workers.yaml", []byte("- url: "+urls[0]+"\n")),
+		"vllm.default.svc.cluster.local:8000", "localhost" + urls[0][strings.LastIndex(urls[0], ":"):],
+		"--service-discovery ", "--kubeconfig " + f.write("kubeconfig", []byte(noCluster)) + " --service-discovery ",
 	}
 	replace := strings.NewReplacer(names...)
 	calls := 0
@@ -74,7 +81,7 @@ func TestReadmeCommands(t *testing.T) {
 				}
 			}
 			_, port, _ := strings.Cut(strings.ReplaceAll(entry.Address, "[::]", ""), ":")
-			if !slices.Contains(words, "--vllm-discovery-address") { // nobody registers
+			if !slices.Contains(words, "--vllm-discovery-address") && !slices.Contains(words, "--service-discovery") { // nobody registers, and there is no cluster
 				waitReady(t, "127.0.0.1:"+port)
 			}
 			replace = strings.NewReplacer(append(names, "127.0.0.1:30000", "127.0.0.1:"+port, "127.0.0.1:29000", entry.Metrics)...)
@@ -179,7 +186,7 @@ func everyMetric(t *testing.T) string {
 		}
 	}))
 	defer worker.Close()
-	_, out := start(t, `"listening"`, "--port", "0", "--prometheus-port", "0", "--log-format", "json", "--worker-urls", worker.URL, "--stream-failover",
+	_, out := start(t, `"listening"`, "--port", "0", "--prometheus-port", "0", "--log-format", "json", "--worker-urls", worker.URL, "--stream-failover", "--workers-file", files{t, t.TempDir()}.write("workers", []byte("[]")),
 		"--retry-max-retries", "2", "--retry-initial-backoff-ms", "1", "--cb-failure-threshold", "2")
 	addr := listening(t, out)
 	waitReady(t, addr)
