@@ -142,7 +142,7 @@ func TestKubernetes(t *testing.T) {
 			io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}`)
 		}
 	}))
-	defer api.Close()
+	t.Cleanup(api.Close) // when the router has ended, whose watches it would wait for
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})
 	f := files{t, t.TempDir()}
 	kubeconfig := f.write("kubeconfig", []byte(fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: k, cluster: {server: %q, certificate-authority-data: %s}}],
