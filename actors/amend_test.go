@@ -10,6 +10,9 @@ import (
 func TestAmend(t *testing.T) {
 	r := fleet(t, "round_robin", 2)
 	acquireN(t, r, 4) // two at each
+	if l, err := r.Acquire(&Request{Role: Decode}); err == nil {
+		t.Fatalf("a decode request went to %s, and nobody decodes", l.URL)
+	}
 	before := view(t, r, base(0))
 	labels := map[string]string{"zone": "a"}
 	err := r.Amend([]Spec{{

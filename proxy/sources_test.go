@@ -192,7 +192,7 @@ func TestSourceMetrics(t *testing.T) {
 	s.Say(says(w.URL(), "http://127.0.0.1:1"))
 	s.Failed()
 	var b strings.Builder
-	r.Proxy.metrics.write(&b)
+	r.metrics.write(&b)
 	for _, want := range []string{
 		"loadstar_discovery_workers{source=\"file\"} 2\n", "loadstar_discovery_errors_total{source=\"file\"} 1\n",
 		"loadstar_discovery_last_answer_seconds{source=\"file\"} ", "loadstar_discovery_workers{source=\"dns/x:1\"} 0\n",

@@ -34,7 +34,8 @@ func TestParse(t *testing.T) {
 		{"below a key", "workers:\n  - url: http://a:1\n", whole, []discovery.Worker{plain("http://a:1")}},
 		{"JSON below a key", `{"workers":[{"url":"http://a:1"}]}`, whole, []discovery.Worker{plain("http://a:1")}},
 		{
-			"all there is", "- {url: 'http://b:2@3', model_id: m, priority: 7, cost: 0.5, worker_type: prefill+decode, bootstrap_port: 9000, labels: {zone: a, n: 1}}",
+			"all there is",
+			"- {url: 'http://b:2@3', model_id: m, priority: 7, cost: 0.5, worker_type: prefill+decode, bootstrap_port: 9000, labels: {zone: a, n: 1}}",
 			two, []discovery.Worker{full},
 		},
 		{"none", "[]", whole, nil},

@@ -253,6 +253,12 @@ func (a *apiServer) watch(w http.ResponseWriter, r *http.Request, keep func(obje
 	seen := map[string]bool{} // pods that matched when they were sent
 	for {
 		a.mu.Lock()
+		select {
+		case <-drop: // before anything that happened since is told
+			a.mu.Unlock()
+			return
+		default:
+		}
 		changed := a.changed
 		if deaf {
 			changed = nil

@@ -42,7 +42,7 @@ type podList struct {
 // DeepCopyObject implements runtime.Object.
 func (p *pod) DeepCopyObject() runtime.Object {
 	c := *p
-	p.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	p.DeepCopyInto(&c.ObjectMeta)
 	c.Status.PodIPs = append([]podIP(nil), p.Status.PodIPs...)
 	c.Status.Conditions = append([]podCondition(nil), p.Status.Conditions...)
 	return &c
@@ -51,7 +51,7 @@ func (p *pod) DeepCopyObject() runtime.Object {
 // DeepCopyObject implements runtime.Object.
 func (l *podList) DeepCopyObject() runtime.Object {
 	c := *l
-	l.ListMeta.DeepCopyInto(&c.ListMeta)
+	l.DeepCopyInto(&c.ListMeta)
 	c.Items = make([]pod, len(l.Items))
 	for i := range l.Items {
 		c.Items[i] = *l.Items[i].DeepCopyObject().(*pod)

@@ -138,13 +138,15 @@ func TestMissedDelete(t *testing.T) {
 		r := start(a, Options{})
 		r.want("at first", "10.0.0.1:8000 10.0.0.2:8000")
 		r.wait("a watch", func() bool { return r.openWatches() == 1 })
+		a.put(newPod("four", "10.0.0.4"))
+		r.want("seen by the watch, so that it is resumed", "10.0.0.1:8000 10.0.0.2:8000 10.0.0.4:8000")
 		a.change(func() { a.stall = make(chan struct{}) })
 		a.dropWatches()
 		a.remove(one)
 		a.put(newPod("three", "10.0.0.3"))
 		a.forget()
 		a.change(func() { close(a.stall); a.stall = nil })
-		r.want("after 410 Gone", "10.0.0.2:8000 10.0.0.3:8000")
+		r.want("after 410 Gone", "10.0.0.2:8000 10.0.0.3:8000 10.0.0.4:8000")
 		if text := r.log.String(); strings.Contains(text, "410") || strings.Contains(text, "too old") {
 			t.Errorf("logged:\n%s", text)
 		}
