@@ -2,7 +2,6 @@ package actors
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 )
@@ -213,13 +212,13 @@ func (b *books) undrain(t *testing.T, r *Registry, specs []Spec, arg int) string
 // tell has an origin tell of foreign load, of an unknown worker too.
 func (b *books) tell(t *testing.T, r *Registry, specs []Spec, arg int) string {
 	t.Helper()
-	origin := fmt.Sprint("origin ", arg%3)
+	origin := []string{"origin", "another", Peers}[arg%3]
 	var all []Elsewhere
 	for i := range arg / 3 % 4 {
-		all = append(all, Elsewhere{specs[(arg+i)%len(specs)].URL, arg >> i % 8})
+		all = append(all, Elsewhere{URL: specs[(arg+i)%len(specs)].URL, N: arg >> i % 8, Pending: arg * i})
 	}
 	if len(all) > 0 {
-		all = append(all, Elsewhere{"http://nobody:1", arg})
+		all = append(all, Elsewhere{URL: "http://nobody:1", N: arg})
 	}
 	if err := r.SetForeign(origin, all); err != nil {
 		t.Fatalf("SetForeign(%s, %v): %v", origin, all, err)
@@ -228,15 +227,17 @@ func (b *books) tell(t *testing.T, r *Registry, specs []Spec, arg int) string {
 	return "tell of foreign load"
 }
 
-// elsewhere is the foreign load of a worker.
-func (b *books) elsewhere(url string) int {
-	n := 0
-	for _, all := range b.foreign {
+// elsewhere is the foreign load of a worker, and its pending blocks, without those
+// that one origin has told.
+func (b *books) elsewhere(url, without string) (n, pending int) {
+	for origin, all := range b.foreign {
+		told := Elsewhere{}
 		for _, e := range all {
-			if e.URL == url {
-				n += e.N
+			if e.URL == url && origin != without {
+				told = e
 			}
 		}
+		n, pending = n+told.N, pending+told.Pending
 	}
-	return n
+	return n, pending
 }

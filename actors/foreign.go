@@ -10,13 +10,22 @@ import "fmt"
 // MaxOrigins is how many origins may tell of foreign load.
 const MaxOrigins = 16
 
-// maxForeign keeps sums of what origins tell far from overflow.
-const maxForeign = 1 << 24
+// Peers is the origin that stands for all other routers together. What it tells is
+// theirs to pass on, where what other origins tell is not.
+const Peers = "peers"
+
+// These keep sums of what origins tell far from overflow.
+const (
+	maxForeign        = 1 << 24
+	maxForeignPending = 1 << 44
+)
 
 // Elsewhere is what one origin runs at one worker.
 type Elsewhere struct {
-	URL string // the worker's; it needn't be known here
-	N   int    // leases live there
+	URL     string // the worker's; it needn't be known here
+	N       int    // leases live there
+	Pending int    // blocks of prompt granted there and not yet prefilled
+	Decode  int    // of N, those in the decode phase; told to people only
 }
 
 type setForeign struct {
@@ -39,6 +48,37 @@ func (r *Registry) SetForeign(origin string, all []Elsewhere) error {
 	return err
 }
 
+type running struct {
+	into  []Elsewhere
+	reply chan<- []Elsewhere
+}
+
+func (m running) apply(s *state) { m.reply <- s.runningAt(m.into[:0]) }
+
+// Running tells what runs at each worker where anything does: this router's leases,
+// reserved places included, and what other origins than Peers have told. It is
+// written into the slice that is given, which is the caller's again when it
+// returns. It reports false once the registry has ended.
+func (r *Registry) Running(into []Elsewhere) ([]Elsewhere, bool) {
+	reply := make(chan []Elsewhere, 1)
+	return ask(r, running{into, reply}, reply)
+}
+
+func (s *state) runningAt(all []Elsewhere) []Elsewhere {
+	for i := range s.workers {
+		w := &s.workers[i]
+		e := Elsewhere{URL: w.spec.URL, N: w.weight(), Pending: w.backlog(), Decode: w.inPhase[Decoding]}
+		if w.foreign > 0 || w.foreignPending > 0 {
+			theirs := s.foreign[Peers][e.URL]
+			e.N, e.Pending = e.N-theirs.N, e.Pending-theirs.Pending
+		}
+		if e.N > 0 || e.Pending > 0 {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
 func (s *state) setForeign(origin string, all []Elsewhere) error {
 	before, known := s.foreign[origin]
 	if len(all) > s.opts.MaxWorkers {
@@ -47,12 +87,15 @@ func (s *state) setForeign(origin string, all []Elsewhere) error {
 	if !known && len(all) > 0 && len(s.foreign) >= MaxOrigins {
 		return fmt.Errorf("%w: %s is one more than the %d that may tell", ErrForeign, origin, MaxOrigins)
 	}
-	told := make(map[string]int, len(all))
+	told := make(map[string]Elsewhere, len(all))
 	for _, e := range all {
 		if e.N < 0 || e.N > maxForeign {
 			return fmt.Errorf("%w: %s tells of %d at %s", ErrForeign, origin, e.N, e.URL)
 		}
-		told[e.URL] = e.N
+		if e.Pending < 0 || e.Pending > maxForeignPending {
+			return fmt.Errorf("%w: %s tells of %d blocks that are pending at %s", ErrForeign, origin, e.Pending, e.URL)
+		}
+		told[e.URL] = e
 	}
 	if len(told) > 0 {
 		s.foreign[origin] = told
@@ -60,10 +103,14 @@ func (s *state) setForeign(origin string, all []Elsewhere) error {
 		delete(s.foreign, origin)
 	}
 	for url := range before {
-		s.weigh(url)
+		if _, still := told[url]; !still {
+			s.weigh(url)
+		}
 	}
-	for url := range told {
-		s.weigh(url)
+	for url, e := range told {
+		if was := before[url]; e.N != was.N || e.Pending != was.Pending {
+			s.weigh(url)
+		}
 	}
 	return nil
 }
@@ -75,12 +122,13 @@ func (s *state) weigh(url string) {
 	if !ok {
 		return
 	}
-	sum := 0
+	sum, pending := 0, 0
 	for _, told := range s.foreign {
-		sum += told[url]
+		e := told[url]
+		sum, pending = sum+e.N, pending+e.Pending
 	}
 	w := &s.workers[id]
-	w.foreign = sum
+	w.foreign, w.foreignPending = sum, pending
 	s.recount(w)
 }
 
@@ -88,3 +136,7 @@ func (s *state) weigh(url string) {
 // limit is looked at: what is live there by this router's leases, with what
 // others run there.
 func (w *worker) weight() int { return w.leases() + w.foreign }
+
+// backlog is the prompt work that stands before a request at the worker, of this
+// router and of others.
+func (w *worker) backlog() int { return w.pending + w.foreignPending }

@@ -31,11 +31,11 @@ func wantForeign(t *testing.T, r *Registry, url string, want int) {
 func TestForeignLoad(t *testing.T) {
 	r := fleet(t, "round_robin", 2)
 	acquireN(t, r, 2)
-	tell(t, r, "a", Elsewhere{base(0), 3}, Elsewhere{base(5), 4})
-	tell(t, r, "b", Elsewhere{base(0), 2}, Elsewhere{base(1), 1})
+	tell(t, r, "a", Elsewhere{URL: base(0), N: 3}, Elsewhere{URL: base(5), N: 4})
+	tell(t, r, "b", Elsewhere{URL: base(0), N: 2}, Elsewhere{URL: base(1), N: 1})
 	wantForeign(t, r, base(0), 5)
 	wantForeign(t, r, base(1), 1)
-	tell(t, r, "a", Elsewhere{base(5), 4})
+	tell(t, r, "a", Elsewhere{URL: base(5), N: 4})
 	wantForeign(t, r, base(0), 2)
 	join(t, r, spec(base(5)))
 	wantForeign(t, r, base(5), 4)
@@ -58,7 +58,7 @@ func TestForeignLoadWeighs(t *testing.T) {
 			o.PolicyOptions.BalanceAbs, o.PolicyOptions.BalanceRel = 1, 1
 			r := start(t, o)
 			join(t, r, spec(base(0)), spec(base(1)))
-			tell(t, r, "a", Elsewhere{base(0), 10})
+			tell(t, r, "a", Elsewhere{URL: base(0), N: 10})
 			for i := range 8 {
 				if l := acquire(t, r, Request{Head: uint64(i) << 50, Session: fmt.Append(nil, i)}); l.URL != base(1) {
 					t.Fatalf("request %d at %s, want %s: the other is busier by far", i, l.URL, base(1))
@@ -76,18 +76,33 @@ func TestForeignLoadFillsALimit(t *testing.T) {
 	o.Room = RoomOptions{MaxPerWorker: 2, QueueSize: 4, QueueTimeout: patience, Now: func() int64 { return 0 }}
 	r := start(t, o)
 	join(t, r, spec(base(0)))
-	tell(t, r, "a", Elsewhere{base(0), 2})
+	tell(t, r, "a", Elsewhere{URL: base(0), N: 2})
 	served := make(chan error, 1)
 	go func() {
 		_, err := r.Acquire(&Request{})
 		served <- err
 	}()
 	until(t, "the request to wait", func() bool { return snap(t, r).Room.Waits == 1 })
-	tell(t, r, "a", Elsewhere{base(0), 1})
+	tell(t, r, "a", Elsewhere{URL: base(0), N: 1})
 	if err := <-served; err != nil {
 		t.Errorf("the request that waited: %v, want a lease", err)
 	}
 	wantLoad(t, r, base(0), 1)
+}
+
+// Foreign prompt work weighs too, where a policy reads such work.
+func TestForeignPendingWeighs(t *testing.T) {
+	r := start(t, options("least_work"))
+	join(t, r, spec(base(0)), spec(base(1)))
+	tell(t, r, Peers, Elsewhere{URL: base(0), Pending: 1000})
+	for i := range 8 {
+		if l := acquire(t, r, Request{Head: uint64(i) << 50, Key: []uint64{1, 2, 3}}); l.URL != base(1) {
+			t.Fatalf("request %d at %s, want %s: much prompt work is pending at the other", i, l.URL, base(1))
+		}
+	}
+	if v := view(t, r, base(0)); v.Pending != 0 || v.ForeignPending != 1000 {
+		t.Errorf("pending here %d and elsewhere %d, want 0 and 1000", v.Pending, v.ForeignPending)
+	}
 }
 
 func TestForeignLoadIsBounded(t *testing.T) {
@@ -96,17 +111,19 @@ func TestForeignLoadIsBounded(t *testing.T) {
 	r := start(t, o)
 	join(t, r, spec(base(0)))
 	for i := range MaxOrigins {
-		tell(t, r, fmt.Sprint(i), Elsewhere{base(0), 1})
+		tell(t, r, fmt.Sprint(i), Elsewhere{URL: base(0), N: 1})
 	}
 	for _, tc := range []struct {
 		name   string
 		origin string
 		all    []Elsewhere
 	}{
-		{"an origin more", "one more", []Elsewhere{{base(0), 1}}},
-		{"a worker more", "1", []Elsewhere{{"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}}},
-		{"below zero", "1", []Elsewhere{{base(0), -1}}},
-		{"beyond all sense", "1", []Elsewhere{{base(0), maxForeign + 1}}},
+		{"an origin more", "one more", []Elsewhere{{URL: base(0), N: 1}}},
+		{"a worker more", "1", []Elsewhere{{URL: "a", N: 1}, {URL: "b", N: 1}, {URL: "c", N: 1}, {URL: "d", N: 1}}},
+		{"below zero", "1", []Elsewhere{{URL: base(0), N: -1}}},
+		{"blocks below zero", "1", []Elsewhere{{URL: base(0), Pending: -1}}},
+		{"blocks beyond all sense", "1", []Elsewhere{{URL: base(0), Pending: maxForeignPending + 1}}},
+		{"beyond all sense", "1", []Elsewhere{{URL: base(0), N: maxForeign + 1}}},
 	} {
 		if err := r.SetForeign(tc.origin, tc.all); !errors.Is(err, ErrForeign) {
 			t.Errorf("%s: %v, want %v", tc.name, err, ErrForeign)
@@ -114,7 +131,7 @@ func TestForeignLoadIsBounded(t *testing.T) {
 	}
 	wantForeign(t, r, base(0), MaxOrigins)
 	tell(t, r, "0")
-	tell(t, r, "one more", Elsewhere{base(0), 7})
+	tell(t, r, "one more", Elsewhere{URL: base(0), N: 7})
 	wantForeign(t, r, base(0), MaxOrigins-1+7)
 }
 
@@ -125,12 +142,12 @@ func TestForeignLoadIsApart(t *testing.T) {
 	src := readSource(t)
 	w := &writeFinder{source: src, fields: map[*types.Var]string{}, count: map[string]int{}}
 	for f := range src.structOf(t, "worker").Fields() {
-		if f.Name() == "foreign" {
-			w.fields[f] = "worker.foreign"
+		if strings.HasPrefix(f.Name(), "foreign") {
+			w.fields[f] = "worker." + f.Name()
 		}
 	}
-	if len(w.fields) != 1 {
-		t.Fatal("worker has no field foreign: this test must learn where foreign load is kept")
+	if len(w.fields) != 2 {
+		t.Fatalf("worker has the fields %v: this test must learn where foreign load is kept", slices.Collect(maps.Values(w.fields)))
 	}
 	src.each(w.visit)
 	got := map[string]int{}
@@ -139,7 +156,7 @@ func TestForeignLoadIsApart(t *testing.T) {
 			got[place] = n
 		}
 	}
-	if want := map[string]int{"weigh: worker.foreign =": 1}; !maps.Equal(got, want) {
+	if want := map[string]int{"weigh: worker.foreign =": 1, "weigh: worker.foreignPending =": 1}; !maps.Equal(got, want) {
 		t.Errorf("foreign load is written by %v, want %v", got, want)
 	}
 

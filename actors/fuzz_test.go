@@ -158,8 +158,8 @@ func (b *books) compare(t *testing.T, r *Registry, after string) {
 		if v.Draining != (w.member && w.drains) {
 			t.Fatalf("after %s: %s draining = %v, want %v", after, v.URL, v.Draining, w.drains)
 		}
-		if want := b.elsewhere(v.URL); v.Foreign != want {
-			t.Fatalf("after %s: foreign load of %s = %d, want %d", after, v.URL, v.Foreign, want)
+		if n, pending := b.elsewhere(v.URL, ""); v.Foreign != n || v.ForeignPending != pending {
+			t.Fatalf("after %s: foreign load of %s = %d with %d blocks pending, want %d with %d", after, v.URL, v.Foreign, v.ForeignPending, n, pending)
 		}
 		if w.member && (v.CBGood != w.good || v.CBBad != w.bad) {
 			t.Fatalf("after %s: the breaker of %s has learnt of %d successes and %d failures, want %d and %d", after, v.URL, v.CBGood, v.CBBad, w.good, w.bad)
@@ -171,6 +171,22 @@ func (b *books) compare(t *testing.T, r *Registry, after string) {
 	for url, w := range b.workers {
 		if want := w.member || b.live(url, numPhases) > 0; seen[url] != want {
 			t.Fatalf("after %s: %s known = %v, want %v: a worker goes when it is removed and idle", after, url, seen[url], want)
+		}
+	}
+	all, _ := r.Running(nil)
+	told := map[string]Elsewhere{}
+	for _, e := range all {
+		told[e.URL] = e
+	}
+	for url := range seen {
+		n, pending := b.elsewhere(url, Peers)
+		own, _ := b.pending(url)
+		want := Elsewhere{URL: url, N: n + b.live(url, numPhases), Pending: pending + own, Decode: b.live(url, Decoding)}
+		if want.N == 0 && want.Pending == 0 {
+			want = Elsewhere{}
+		}
+		if told[url] != want {
+			t.Fatalf("after %s: running at %s is %+v, want %+v", after, url, told[url], want)
 		}
 	}
 	views, err := r.Leases(0)

@@ -32,6 +32,7 @@ var wantMessages = map[string]string{
 	"undrainWorkers":  "url string; reply chan<- error",
 	"endDrain":        "id WorkerID; nth uint32; reply chan<- bool",
 	"setForeign":      "origin string; all []Elsewhere; reply chan<- error",
+	"running":         "into []Elsewhere; reply chan<- []Elsewhere",
 	"halt":            "left chan<- int",
 }
 

@@ -91,7 +91,7 @@ func (s *state) rebuild(role Role) {
 // what is about to run would else not be seen by those who choose meanwhile.
 func (w *worker) candidate(id WorkerID) policy.Candidate {
 	return policy.Candidate{
-		ID: uint32(id), Hash: w.hash, URL: w.spec.URL, Load: w.weight(), Pending: w.pending, Held: w.held, Pace: w.speed.pace, Cost: w.spec.Cost,
+		ID: uint32(id), Hash: w.hash, URL: w.spec.URL, Load: w.weight(), Pending: w.backlog(), Held: w.held, Pace: w.speed.pace, Cost: w.spec.Cost,
 	}
 }
 
@@ -104,7 +104,7 @@ func (s *state) recount(w *worker) {
 			if s.room.on {
 				p.full += s.fullAt(w.weight()) - s.fullAt(c.Load)
 			}
-			c.Load, c.Pending, c.Held = w.weight(), w.pending, w.held
+			c.Load, c.Pending, c.Held = w.weight(), w.backlog(), w.held
 		}
 	}
 }

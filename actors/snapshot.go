@@ -69,6 +69,8 @@ type WorkerView struct {
 	Speed    float64 // blocks of prompt that it prefills in a second; 0 if that isn't known
 	Granted  uint64
 	Outcomes [numCauses]uint64
+
+	ForeignPending int // blocks of prompt that other processes have pending there; no part of Pending
 }
 
 // Usable reports whether the worker would be given a request.
@@ -172,7 +174,7 @@ func (s *state) workerView(id WorkerID, now int64) WorkerView {
 		Healthy: w.health.healthy, Proven: w.health.proven, Reason: reason,
 		Wedged: w.life.wedged, Slow: w.ramp.on, CBSpared: w.breaker.spared,
 		Breaker: breaker, Moves: w.breaker.moves, CBGood: w.breaker.outcomes[0], CBBad: w.breaker.outcomes[1],
-		Draining: w.emptying.on(), Foreign: w.foreign,
+		Draining: w.emptying.on(), Foreign: w.foreign, ForeignPending: w.foreignPending,
 		Load: w.load(), InPhase: w.inPhase, Pending: w.pending, Held: w.held,
 		Speed: w.speed.rate() * float64(time.Second), Granted: w.granted, Outcomes: w.outcomes,
 	}

@@ -59,7 +59,7 @@ type state struct {
 	lookAt   int64 // when to look for wedged workers again; never, if they aren't looked for
 	speeds   speeds
 	room     room
-	foreign  map[string]map[string]int // by origin and by worker's URL; see setForeign
+	foreign  map[string]map[string]Elsewhere // by origin and by worker's URL; see setForeign
 
 	slots     []slot
 	freeSlots []uint32
@@ -102,6 +102,8 @@ type worker struct {
 	dues     dues
 	granted  uint64
 	outcomes [numCauses]uint64
+
+	foreignPending int // blocks of prompt that other processes have pending there; written as foreign is
 }
 
 // load is what runs at the worker: every live lease but those reserved.
@@ -143,7 +145,7 @@ func newState(o Options, events chan<- Event) (*state, error) {
 		byURL:   make(map[string]WorkerID),
 		byBase:  make(map[string][]WorkerID),
 		models:  make(map[string]int),
-		foreign: make(map[string]map[string]int),
+		foreign: make(map[string]map[string]Elsewhere),
 		events:  events,
 		budget:  newBudget(o.Retries),
 		lookAt:  math.MaxInt64,

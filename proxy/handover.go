@@ -101,25 +101,8 @@ func (p *Proxy) AwaitQuiet(ctx context.Context, linger time.Duration) {
 	}
 }
 
-// Running tells what runs at each worker, reserved places and foreign load
-// included. It reports false once the router has ended.
-func (p *Proxy) Running() (all []actors.Elsewhere, ok bool) {
-	v, err := p.router.Snapshot(p.now())
-	if err != nil {
-		return nil, false
-	}
-	for i := range v.Workers {
-		w := &v.Workers[i]
-		n := w.Foreign
-		for _, k := range w.InPhase {
-			n += k
-		}
-		if n > 0 {
-			all = append(all, actors.Elsewhere{URL: w.URL, N: n})
-		}
-	}
-	return all, true
-}
+// Running tells what runs at each worker; see Registry.Running.
+func (p *Proxy) Running() (all []actors.Elsewhere, ok bool) { return p.router.Running(nil) }
 
 // SetForeign takes what another process runs at workers; see Registry.SetForeign.
 func (p *Proxy) SetForeign(origin string, all []actors.Elsewhere) error {
