@@ -33,6 +33,8 @@ var wantMessages = map[string]string{
 	"endDrain":        "id WorkerID; nth uint32; reply chan<- bool",
 	"setForeign":      "origin string; all []Elsewhere; reply chan<- error",
 	"running":         "into []Elsewhere; reply chan<- []Elsewhere",
+	"nameWorkers":     "ids []WorkerID; reply chan<- []string",
+	"findWorkers":     "urls []string; reply chan<- []WorkerID",
 	"halt":            "left chan<- int",
 }
 

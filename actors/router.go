@@ -10,6 +10,8 @@ import (
 type RouterOptions struct {
 	Options
 	TreeBytes int // memory that the prefix tree may hold
+
+	KeepPlacements bool // for Placed
 }
 
 // Router is the front of the actors for those who handle requests: a Registry
@@ -39,7 +41,7 @@ func NewRouter(o RouterOptions) (*Router, error) {
 		r.prefixes[role] = policy.NeedsPrefixes(name)
 		r.firstBytes[role] = r.learns[role] || r.progress
 		if r.prefixes[role] && r.tree == nil {
-			r.tree = newTree(registry, o.TreeBytes, learns)
+			r.tree = newTree(registry, o.TreeBytes, learns, o.KeepPlacements)
 		}
 	}
 	return r, nil
@@ -118,7 +120,7 @@ func (r *Router) AcquirePairFor(q *Request, c Client) (prefill, decode Lease, er
 // insert lets the tree learn that the worker of a lease will have seen the prompt.
 func (r *Router) insert(q *Request, l *Lease, role Role) {
 	if r.learns[role] {
-		r.tree.insert(q.Key, l.Worker, q.Model, l.ticket)
+		r.tree.insert(treeInsert, q.Key, l.Worker, q.Model, l.ticket, cap(r.tree.inbox))
 		return
 	}
 	r.tree.Insert(q.Key, l.Worker)

@@ -46,6 +46,8 @@ const (
 	treePair
 	treeInsert
 	treeLearn
+	treeHint
+	treePlaced
 	treeForget
 	treeStats
 	treeHalt
@@ -53,13 +55,14 @@ const (
 
 type treeMessage struct {
 	kind    treeKind
-	worker  WorkerID         // treeInsert, treeForget
-	ticket  ticket           // treeLearn: of the lease
-	usage   Usage            // treeLearn
-	request *Request         // treeRoute, treePair; lent until the registry's reply
-	reply   chan<- struct{}  // that of the request
-	sight   *sighting        // treeInsert; given away
-	stats   chan<- TreeStats // treeStats; capacity one
+	worker  WorkerID           // treeInsert, treeHint, treeForget
+	ticket  ticket             // treeLearn: of the lease
+	usage   Usage              // treeLearn
+	request *Request           // treeRoute, treePair; lent until the registry's reply
+	reply   chan<- struct{}    // that of the request
+	sight   *sighting          // treeInsert, treeHint; given away
+	stats   chan<- TreeStats   // treeStats; capacity one
+	placed  chan<- *placements // treePlaced; capacity one
 }
 
 // sighting is a prompt on its way to be inserted: copies, which are used again.
@@ -75,6 +78,7 @@ type TreeStats struct {
 	Nodes   int
 	Entries int    // (node, worker) pairs
 	Evicted uint64 // entries evicted to stay within the limit, since the start
+	Hints   uint64 // entries of other routers that were learnt, since the start
 	Dropped uint64 // requests that the tree looked up and found no room for at the registry
 
 	// Of a tree that learns.
@@ -97,15 +101,19 @@ type WorkerCache struct {
 	Size   int // blocks that it keeps; 0 if that isn't known
 }
 
-// newTree starts a tree of at most limit bytes that passes requests on to r, and
-// that learns if it is to. Call Stop to end it.
-func newTree(r *Registry, limit int, learns bool) *Tree {
+// newTree starts a tree of at most limit bytes that passes requests on to r. It
+// learns if it is to, and keeps what it is told for Router.Placed if keep says so.
+// Call Stop to end it.
+func newTree(r *Registry, limit int, learns, keep bool) *Tree {
 	t := &Tree{inbox: make(chan treeMessage, treeInboxSize), done: make(chan struct{}), registry: r, long: make(chan struct{}, longKeys)}
-	tree, learner := prefixtree.New(limit), (*learner)(nil)
+	tree, learner, kept := prefixtree.New(limit), (*learner)(nil), (*placements)(nil)
 	if learns {
 		learner = newLearner(tree)
 	}
-	go t.loop(tree, learner)
+	if keep {
+		kept = newPlacements()
+	}
+	go t.loop(tree, learner, kept)
 	return t
 }
 
@@ -165,13 +173,20 @@ func (t *Tree) wait(q *Request, c Client) grant {
 // Insert records that w is seeing the prompt with this key. It copies key, and
 // reports false when the tree is too busy to take it.
 func (t *Tree) Insert(key []uint64, w WorkerID) bool {
-	return t.insert(key, w, nil, ticket{})
+	return t.insert(treeInsert, key, w, nil, ticket{}, cap(t.inbox))
 }
 
-// insert is Insert for a lease that will be told of its usage: a tree that learns
-// remembers what it has predicted for that. The zero ticket is no lease.
-func (t *Tree) insert(key []uint64, w WorkerID, model []byte, lease ticket) bool {
-	if len(key) == 0 || len(t.inbox) == cap(t.inbox) {
+// hint records that w is seeing a prompt, as another router says. It is Insert, but
+// for a tree that has little to do.
+func (t *Tree) hint(key []uint64, w WorkerID) bool {
+	return t.insert(treeHint, key, w, nil, ticket{}, cap(t.inbox)/4)
+}
+
+// insert is Insert, or hint, if less than room messages wait. For a lease that will
+// be told of its usage a tree that learns remembers what it has predicted; the zero
+// ticket is no lease.
+func (t *Tree) insert(kind treeKind, key []uint64, w WorkerID, model []byte, lease ticket, room int) bool {
+	if len(key) == 0 || len(t.inbox) >= room {
 		return len(key) == 0 // do not copy what would be dropped
 	}
 	sights := &t.sights
@@ -190,7 +205,7 @@ func (t *Tree) insert(key []uint64, w WorkerID, model []byte, lease ticket) bool
 	s.key, s.ticket = append(s.key[:0], key...), lease
 	s.model = append(s.model[:0], model[:min(len(model), maxModelName)]...)
 	select {
-	case t.inbox <- treeMessage{kind: treeInsert, sight: s, worker: w}:
+	case t.inbox <- treeMessage{kind: kind, sight: s, worker: w}:
 		return true
 	default:
 		t.inserted(s)
@@ -224,14 +239,27 @@ func (t *Tree) Forget(w WorkerID) { t.send(treeMessage{kind: treeForget, worker:
 // Stats returns the tree's sizes; they are zero once it has stopped.
 func (t *Tree) Stats() TreeStats {
 	reply := make(chan TreeStats, 1)
-	if !t.send(treeMessage{kind: treeStats, stats: reply}) {
-		return TreeStats{}
+	v, _ := askTree(t, treeMessage{kind: treeStats, stats: reply}, reply)
+	return v
+}
+
+// placed returns what was kept since the last call.
+func (t *Tree) placed() (*placements, bool) {
+	reply := make(chan *placements, 1)
+	return askTree(t, treeMessage{kind: treePlaced, placed: reply}, reply)
+}
+
+// askTree sends a rare message and waits for its answer. It reports false once the
+// loop has ended.
+func askTree[T any](t *Tree, m treeMessage, reply <-chan T) (v T, ok bool) {
+	if !t.send(m) {
+		return v, false
 	}
 	select {
-	case v := <-reply:
-		return v
+	case v = <-reply:
+		return v, true
 	case <-t.done:
-		return TreeStats{}
+		return v, false
 	}
 }
 

@@ -11,11 +11,12 @@ import (
 // the tree would have passed on: the handler can wait where the tree must not.
 var errBusy = errors.New("the registry's inbox is full")
 
-// loop owns the tree, and the learner if there is one. While workers are to be
-// forgotten it works on that whenever no message waits, and a little after each
+// loop owns the tree, the learner and kept, which may be nil. While workers are to
+// be forgotten it works on that whenever no message waits, and a little after each
 // message.
-func (t *Tree) loop(tree *prefixtree.Tree, learner *learner) {
+func (t *Tree) loop(tree *prefixtree.Tree, learner *learner, kept *placements) {
 	var dropped uint64
+	var hints hints
 	leaving := leaving{}
 	for {
 		var m treeMessage
@@ -45,10 +46,27 @@ func (t *Tree) loop(tree *prefixtree.Tree, learner *learner) {
 			}
 		case treeInsert:
 			known := tree.Insert(m.sight.key, uint32(m.worker))
+			hints.earn()
 			if learner != nil {
 				learner.note(m.sight, uint32(m.worker), known)
 			}
+			if kept != nil {
+				kept.add(m.sight.key, m.worker)
+			}
 			t.inserted(m.sight)
+		case treeHint:
+			if hints.may(tree.Evicted() > 0) {
+				tree.Insert(m.sight.key, uint32(m.worker))
+			}
+			t.inserted(m.sight)
+		case treePlaced:
+			p := kept
+			if p == nil || len(p.all) == 0 {
+				p = newPlacements()
+			} else {
+				kept = newPlacements()
+			}
+			m.placed <- p
 		case treeLearn:
 			if learner != nil {
 				learner.hear(m.ticket, m.usage, leaving)
@@ -60,7 +78,7 @@ func (t *Tree) loop(tree *prefixtree.Tree, learner *learner) {
 			}
 		case treeStats:
 			v := TreeStats{
-				Bytes: tree.Bytes(), Nodes: tree.Nodes(), Entries: tree.Entries(), Evicted: tree.Evicted(), Dropped: dropped,
+				Bytes: tree.Bytes(), Nodes: tree.Nodes(), Entries: tree.Entries(), Evicted: tree.Evicted(), Hints: hints.taken, Dropped: dropped,
 			}
 			if learner != nil {
 				learner.stats(&v)
@@ -72,6 +90,31 @@ func (t *Tree) loop(tree *prefixtree.Tree, learner *learner) {
 			return
 		}
 	}
+}
+
+// maxHintCredit is how many hints in a row a full tree may take.
+const maxHintCredit = 64
+
+// hints counts those of other routers. Once the tree has had to evict, each needs
+// something that was learnt here: what others say takes at most every second place,
+// and without anything to do here nothing that was learnt here is lost to it.
+type hints struct {
+	taken  uint64
+	credit int
+}
+
+func (h *hints) earn() { h.credit = min(h.credit+1, maxHintCredit) }
+
+// may reports whether the next one is taken, and counts it if so.
+func (h *hints) may(full bool) bool {
+	if full {
+		if h.credit == 0 {
+			return false
+		}
+		h.credit--
+	}
+	h.taken++
+	return true
 }
 
 // leaving is the workers that are being forgotten, and of which inserts. Those of

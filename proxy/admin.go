@@ -33,6 +33,7 @@ type workerJSON struct {
 	Reason         string            `json:"reason,omitempty"`   // of the last check that went wrong
 	Processed      uint64            `json:"processed"`
 	Foreign        int               `json:"foreign"` // what other routers run there, no part of the load
+	ForeignPending int               `json:"foreign_pending_blocks,omitempty"`
 	Labels         map[string]string `json:"labels,omitempty"`
 	Source         string            `json:"source,omitempty"` // who named it
 }
@@ -54,7 +55,7 @@ func newWorkerJSON(v *actors.WorkerView) workerJSON {
 	return workerJSON{
 		URL: v.URL, Model: v.Model, Type: v.Roles.String(), Healthy: v.Healthy, Load: v.Load, ConnectionMode: "Http",
 		Priority: v.Priority, Cost: v.Cost, Breaker: v.Breaker.String(), Phases: phases, Removed: !v.Member, Draining: v.Draining,
-		Reason: v.Reason, Processed: v.Granted, Foreign: v.Foreign, Labels: v.Labels, Source: v.Source,
+		Reason: v.Reason, Processed: v.Granted, Foreign: v.Foreign, ForeignPending: v.ForeignPending, Labels: v.Labels, Source: v.Source,
 	}
 }
 

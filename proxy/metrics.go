@@ -192,6 +192,7 @@ func (m *metricSet) write(w io.Writer) {
 	}
 	m.writeWorkers(w, &tree)
 	m.writeSources(w)
+	m.writePeers(w)
 	metrics.WriteProcessMetrics(w)
 	metrics.WriteFDMetrics(w)
 }

@@ -31,6 +31,7 @@ func (s *workerSeries) write(k *actors.WorkerView) []byte {
 	b = appendSeries(b, "vllm_router_cb_outcomes_total", w, `,outcome="success"`, k.CBGood)
 	b = appendSeries(b, "vllm_router_cb_outcomes_total", w, `,outcome="failure"`, k.CBBad)
 	b = appendSeries(b, "loadstar_worker_foreign_load", w, "", uint64(k.Foreign))
+	b = appendSeries(b, "loadstar_worker_foreign_pending_blocks", w, "", uint64(k.ForeignPending))
 	b = appendSeries(b, "loadstar_worker_pending_blocks", w, "", uint64(k.Pending))
 	if k.Speed > 0 {
 		b = append(append(b, "loadstar_worker_prefill_blocks_per_second"...), w...)

@@ -13,6 +13,7 @@ import (
 	"loadstar/actors"
 	"loadstar/actors/discovery"
 	"loadstar/actors/discovery/zmq"
+	"loadstar/actors/peers"
 	"loadstar/actors/workerurl"
 	"loadstar/proxy/keyring"
 	"loadstar/proxy/statuspage"
@@ -126,6 +127,7 @@ type Proxy struct {
 	handedOver chan struct{}         // closed when another process has the listening sockets
 	discovery  *zmq.Listener         // nil unless workers register themselves
 	sources    *discovery.Reconciler // nil unless workers are discovered otherwise
+	peers      *peers.Actor          // nil unless there may be other routers
 	rescues    chan struct{}         // holds one for each rescue that runs
 	bodies     bodyMemory            // for requests' bodies
 	spares     bodyMemory            // for streams that may be continued

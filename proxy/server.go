@@ -129,6 +129,7 @@ func (p *Proxy) Close(ctx context.Context) error {
 	if p.sources != nil {
 		p.sources.Close()
 	}
+	p.LeavePeers()
 	p.prober.Stop()
 	p.retireAll()
 	err := p.router.Stop(ctx)

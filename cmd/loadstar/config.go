@@ -31,6 +31,7 @@ type config struct {
 	Health    healthConfig
 	Retry     retryConfig
 	Failover  failoverConfig
+	Peers     peersConfig
 	Breaker   breakerConfig
 
 	Containment containmentConfig
@@ -210,6 +211,7 @@ func (c config) check() []error {
 	faults = append(faults, c.checkPD()...)
 	faults = append(faults, c.checkSources()...)
 	faults = append(faults, c.checkFailover()...)
+	faults = append(faults, c.checkPeers()...)
 	if all := c.Limits.MaxBodiesBytes; all > 0 && all < c.Limits.MaxBodyBytes {
 		faults = append(faults, fmt.Errorf("--max-bodies-memory (%d) is below --max-payload-size (%d), so the largest bodies would never pass: raise the first or lower the second",
 			all, c.Limits.MaxBodyBytes))

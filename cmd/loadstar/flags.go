@@ -53,7 +53,7 @@ func options(c *config) []*option {
 	for _, group := range [][]*option{
 		listenOptions(c), accessOptions(&c.Access), httpOptions(c), workerOptions(&c.Workers), sourceOptions(&c.Sources), workerTLSOptions(&c.WorkerTLS), policyOptions(&c.Policy),
 		healthOptions(&c.Health), retryOptions(c), failoverOptions(&c.Failover), breakerOptions(&c.Breaker), containmentOptions(&c.Containment),
-		timeoutOptions(&c.Timeouts), clientOptions(&c.Timeouts), pdOptions(c), limitOptions(&c.Limits), admissionOptions(&c.Admission),
+		timeoutOptions(&c.Timeouts), clientOptions(&c.Timeouts), pdOptions(c), peersOptions(&c.Peers), limitOptions(&c.Limits), admissionOptions(&c.Admission),
 		metricsOptions(&c.Metrics), loggingOptions(&c.Logging), shutdownOptions(&c.Shutdown),
 	} {
 		all = append(all, group...)

@@ -37,6 +37,10 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 	}
 	o := proxyOptions(c, log)
 	a.put(&o)
+	join, err := peersOf(c)
+	if err != nil {
+		return err
+	}
 	p, err := proxy.New(o)
 	if err != nil {
 		return err
@@ -78,6 +82,9 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 		s.close()
 		closeNow()
 		return err
+	}
+	if join != nil { // not earlier: until then the process before tells what runs
+		p.JoinPeers(*join)
 	}
 	served := make(chan error, 3)
 	go func() { served <- p.Serve(s.clients, a.clientTLS) }()
@@ -215,6 +222,7 @@ func proxyOptions(c config, log *slog.Logger) proxy.Options {
 	putAdmission(&o, c.Admission)
 	putFailover(&o, c.Failover)
 	o.Router.MaxWorkers, o.Router.TreeBytes = maxWorkers, int(c.Policy.MaxTreeBytes)
+	o.Router.KeepPlacements = c.Peers.Enabled()
 	for r := range o.Router.Policy {
 		o.Router.Policy[r] = c.policyFor(actors.Role(r))
 	}

@@ -217,6 +217,7 @@ func (s *succession) handOver(p *proxy.Proxy, c shutdownConfig, next *takeover.N
 	started, linger := time.Now(), max(c.Delay, lingerIdle)
 	log.Info("handed over: finishing what runs", "grace", c.Grace)
 	p.HandOver()
+	go p.LeavePeers() // the next process tells of what runs here, together with its own
 	ctx, cancel := context.WithTimeout(context.Background(), linger+c.Grace)
 	defer cancel()
 	go func() {
