@@ -16,6 +16,7 @@ const (
 	maxURL     = 512      // bytes of a worker's
 	maxCount   = 1 << 17  // requests of one router at one worker
 	maxBlocks  = 1 << 32  // of prompt, pending for one router at one worker
+	maxSent    = 1 << 60  // nanoseconds, some 36 years
 )
 
 // The kinds of messages. The first byte is one of them and the second the version.
@@ -144,7 +145,7 @@ func (r *reader) head(kind byte) (h head) {
 	}
 	h.name = r.text(MaxName) // its length fits one byte
 	h.incarnation, h.sequence, h.sent = r.word(), r.word(), int64(r.word())
-	if !IsName(h.name) || h.sent < 0 {
+	if !IsName(h.name) || h.sent < 0 || h.sent > maxSent {
 		r.broken = true
 	}
 	return h

@@ -20,7 +20,7 @@ func (k Kind) String() string { return kindNames[k] }
 // LinkState says how the connection to the other routers is.
 type LinkState struct {
 	Up     bool
-	Server string // connected to; without user and password
+	Server string // connected to, as an address
 	Err    error  // why it is not up, if that is known
 }
 

@@ -100,7 +100,7 @@ func (l *Link) run() {
 				l.receiver.Changed(peers.LinkState{Err: err})
 			}
 		default:
-			l.receiver.Changed(peers.LinkState{Up: true, Server: c.ConnectedUrlRedacted()})
+			l.receiver.Changed(peers.LinkState{Up: true, Server: c.ConnectedAddr()})
 			began := time.Now()
 			if !l.serve(c) {
 				return
@@ -236,7 +236,7 @@ func (l *Link) watch() func(*nats.Conn, *nats.Subscription, error) {
 			}
 		case errors.Is(err, nats.ErrPermissionViolation) && !denied:
 			denied = true
-			l.receiver.Changed(peers.LinkState{Up: true, Server: c.ConnectedUrlRedacted(), Err: err})
+			l.receiver.Changed(peers.LinkState{Up: true, Server: c.ConnectedAddr(), Err: err})
 		}
 	}
 }
