@@ -28,6 +28,8 @@ func replayCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "router", Usage: "replay through `NAME`, or NAME:POLICY; may be repeated", Value: cli.NewStringSlice("loadstar")},
 			&cli.StringSliceFlag{Name: "router-arg", Usage: "a further `ARGUMENT` of the routers; may be repeated"},
+			&cli.IntFlag{Name: "copies", Usage: "start as many of each router, which get requests in turn", Value: 1},
+			&cli.BoolFlag{Name: "nats", Usage: "have the copies of loadstar tell each other what they run, by a NATS server in this process"},
 			&cli.StringFlag{Name: "url", Usage: "replay through the router that runs at `URL`, a generation on loopback, and start none"},
 			&cli.StringSliceFlag{Name: "listen", Usage: "with --url: run a simulated worker at `ADDRESS`; may be repeated"},
 			&cli.StringFlag{Name: "model", Usage: "with --url: `NAME` in the requests", Value: compare.Model},
@@ -64,6 +66,7 @@ func runReplay(c *cli.Context) error {
 	}
 	s := replay.Settings{
 		Workload: c.Args().First(), Routers: c.StringSlice("router"), RouterArgs: c.StringSlice("router-arg"),
+		Copies: c.Int("copies"), NATS: c.Bool("nats"),
 		URL: url, Listen: c.StringSlice("listen"), Model: c.String("model"),
 		Rounds: c.Int("rounds"), Seed: c.Uint64("seed"), Rate: c.Float64("rate"), Speed: c.Float64("speed"),
 		TimeScale: c.Float64("time-scale"), Seconds: c.Float64("seconds"), WarmUp: c.Float64("warm-up"),

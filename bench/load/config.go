@@ -19,6 +19,7 @@ const (
 // first, or with its arrivals; at least one must say so.
 type Config struct {
 	URL     string      // http only, with the path of the generation
+	Also    []string    // further such URLs: requests take turns with them, in a closed loop connections
 	Header  http.Header // beside Host, Content-Type and Content-Length
 	Source  Source
 	Timeout time.Duration // of one request, connecting included; a minute if 0
@@ -46,13 +47,26 @@ type Config struct {
 	Tail int
 }
 
-func (c Config) target() (*target, error) {
-	u, err := url.Parse(c.URL)
+// targets are where requests go in turn.
+func (c Config) targets() ([]*target, error) {
+	var all []*target
+	for _, to := range append([]string{c.URL}, c.Also...) {
+		t, err := c.target(to)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+func (c Config) target(to string) (*target, error) {
+	u, err := url.Parse(to)
 	if err != nil {
 		return nil, err
 	}
 	if u.Scheme != "http" || u.Host == "" {
-		return nil, fmt.Errorf("URL %q: give one like http://127.0.0.1:30000/v1/chat/completions", c.URL)
+		return nil, fmt.Errorf("URL %q: give one like http://127.0.0.1:30000/v1/chat/completions", to)
 	}
 	if c.Source == nil {
 		return nil, errors.New("nothing to send: the source is nil")

@@ -10,7 +10,7 @@ import (
 // Run sends a load and returns when its last request has ended. If ctx ends, what
 // is under way is dropped and the report is of what ended before.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
-	t, err := cfg.target()
+	t, err := cfg.targets()
 	if err != nil {
 		return nil, err
 	}
@@ -30,12 +30,12 @@ func (c *Config) more(n uint64, at time.Duration) bool {
 	return (c.Requests == 0 || n < c.Requests) && (c.Duration <= 0 || at < c.Duration)
 }
 
-func closedLoop(ctx context.Context, cfg Config, t *target, rec *recorder) {
+func closedLoop(ctx context.Context, cfg Config, t []*target, rec *recorder) {
 	var all sync.WaitGroup
 	var next atomic.Uint64
-	for range cfg.Connections {
+	for i := range cfg.Connections {
 		all.Go(func() {
-			c := &conn{target: t}
+			c := &conn{target: t[i%len(t)]}
 			defer c.close()
 			for first := true; ctx.Err() == nil; first = false {
 				n := next.Add(1) - 1
@@ -61,13 +61,20 @@ type job struct {
 	due time.Time
 }
 
+// idler is a connection that is idle, to one of the targets.
+type idler struct {
+	jobs chan job
+	to   int
+}
+
 // openLoop owns the connections that are idle; each has a goroutine that gets
 // jobs by a channel of its own and then says that it is idle again.
-func openLoop(ctx context.Context, cfg Config, t *target, rec *recorder) {
+func openLoop(ctx context.Context, cfg Config, t []*target, rec *recorder) {
 	var all sync.WaitGroup
-	idle := make(chan chan job, cfg.Connections) // has room for all
-	var rest []chan job                          // idle ones, the last used last
+	idle := make(chan idler, cfg.Connections) // has room for all
+	rest := make([][]idler, len(t))           // idle ones, the last used last, by target
 	made := 0
+	keep := func(c idler) { rest[c.to] = append(rest[c.to], c) }
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	<-timer.C
@@ -80,8 +87,8 @@ func openLoop(ctx context.Context, cfg Config, t *target, rec *recorder) {
 		timer.Reset(time.Until(due))
 		for waiting := true; waiting; {
 			select {
-			case jobs := <-idle:
-				rest = append(rest, jobs)
+			case c := <-idle:
+				keep(c)
 			case <-timer.C:
 				waiting = false
 			case <-ctx.Done():
@@ -92,37 +99,41 @@ func openLoop(ctx context.Context, cfg Config, t *target, rec *recorder) {
 			break
 		}
 		for len(idle) > 0 {
-			rest = append(rest, <-idle)
+			keep(<-idle)
 		}
-		if len(rest) == 0 {
+		to := int(n % uint64(len(t)))
+		if len(rest[to]) == 0 {
 			if made == cfg.Connections {
 				cfg.unsent(rec, n)
 				continue
 			}
 			made++
-			jobs := make(chan job, 1)
-			all.Go(func() { serve(ctx, cfg, t, rec, jobs, idle) })
-			rest = append(rest, jobs)
+			c := idler{make(chan job, 1), to}
+			all.Go(func() { serve(ctx, cfg, t[to], rec, c, idle) })
+			keep(c)
 		}
 		rec.begin()
-		rest[len(rest)-1] <- job{n, due} // has room: it is idle
-		rest = rest[:len(rest)-1]
+		last := len(rest[to]) - 1
+		rest[to][last].jobs <- job{n, due} // has room: it is idle
+		rest[to] = rest[to][:last]
+	}
+	for _, some := range rest {
+		for _, c := range some {
+			close(c.jobs)
+			made--
+		}
 	}
 	for range made {
-		if len(rest) == 0 {
-			rest = append(rest, <-idle)
-		}
-		close(rest[len(rest)-1])
-		rest = rest[:len(rest)-1]
+		close((<-idle).jobs)
 	}
 	all.Wait()
 }
 
-func serve(ctx context.Context, cfg Config, t *target, rec *recorder, jobs chan job, idle chan<- chan job) {
+func serve(ctx context.Context, cfg Config, t *target, rec *recorder, own idler, idle chan<- idler) {
 	c := &conn{target: t}
 	defer c.close()
-	for j := range jobs {
+	for j := range own.jobs {
 		cfg.end(ctx, rec, j.n, c.do(ctx, cfg.Source(j.n), j.due))
-		idle <- jobs
+		idle <- own
 	}
 }

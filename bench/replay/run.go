@@ -78,18 +78,17 @@ func (s Settings) measure(ctx context.Context, dir, name string, round int) (*Me
 	}
 	defer endWorkers(workers)
 	m := &Measured{Router: name, Round: round}
-	to := s.URL
+	to := []string{s.URL}
 	if s.URL == "" {
-		l := compare.Launch{Programs: s.Programs, Name: name, Args: s.RouterArgs, Dir: dir, Core: s.Core}
-		for _, w := range workers {
-			l.Workers = append(l.Workers, w.address)
-		}
-		router, err := compare.Start(ctx, l)
+		routers, end, err := s.startRouters(ctx, dir, name, workers)
 		if err != nil {
 			return nil, err
 		}
-		defer router.End()
-		m.Version, to = router.Version, router.URL
+		defer end()
+		m.Version, to = routers[0].Version, nil
+		for _, r := range routers {
+			to = append(to, r.URL)
+		}
 	} else if err := s.untilReady(ctx); err != nil {
 		return nil, err
 	}
@@ -99,12 +98,12 @@ func (s Settings) measure(ctx context.Context, dir, name string, round int) (*Me
 	return m, s.replay(ctx, newPlan(s, next, round), to, workers, m)
 }
 
-// replay sends a plan's requests to a URL.
-func (s Settings) replay(ctx context.Context, p *plan, to string, workers []*simulated, m *Measured) error {
+// replay sends a plan's requests to URLs in turn.
+func (s Settings) replay(ctx context.Context, p *plan, to []string, workers []*simulated, m *Measured) error {
 	before := givenTo(workers)
 	m.LoadAverage[0] = compare.LoadAverage()
 	report, err := load.Run(ctx, load.Config{
-		URL: to, Source: p.source, Timeout: requestTimeout, Connections: s.Connections,
+		URL: to[0], Also: to[1:], Source: p.source, Timeout: requestTimeout, Connections: s.Connections,
 		Arrivals: p.arrivals, Ended: p.ended, Tail: tailBytes,
 	})
 	if err != nil {

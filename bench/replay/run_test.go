@@ -46,7 +46,7 @@ func quick(t *testing.T, s Settings, workers int) (*Measured, error) {
 	}
 	t.Cleanup(func() { _ = file.Close() })
 	m := &Measured{}
-	return m, s.replay(t.Context(), newPlan(s, next, 1), "http://"+started[0].address+generation, started, m)
+	return m, s.replay(t.Context(), newPlan(s, next, 1), []string{"http://" + started[0].address + generation}, started, m)
 }
 
 // One worker that forgets nothing is the endless cache.

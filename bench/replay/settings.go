@@ -21,6 +21,8 @@ type Settings struct {
 	Workload    string   `json:"workload"` // the name of a synthetic one, or a trace's file
 	Routers     []string `json:"routers,omitempty"`
 	RouterArgs  []string `json:"router_args,omitempty"` // of all of them
+	Copies      int      `json:"copies,omitempty"`      // of each router, that get requests in turn; 0 is one
+	NATS        bool     `json:"nats,omitempty"`        // copies, of Loadstar, tell each other what they run
 	URL         string   `json:"url,omitempty"`         // of a router that runs, instead
 	Listen      []string `json:"listen,omitempty"`      // addresses of the workers before it; none to have none here
 	Model       string   `json:"model"`
@@ -48,6 +50,7 @@ const (
 	// answer takes unless the workers are overloaded.
 	rest         = time.Second
 	maxWorkers   = 64
+	maxCopies    = 16
 	modelLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:"
 )
 
@@ -107,7 +110,10 @@ func (s Settings) check() error {
 	wrong(s.Model == "" || strings.Trim(s.Model, modelLetters) != "", "model %q: give letters, digits and -_./:", s.Model)
 	for _, name := range s.Routers {
 		faults = append(faults, compare.CheckName(name))
+		wrong(s.NATS && !strings.HasPrefix(name, "loadstar"), "router %q: only loadstar tells its copies by NATS", name)
 	}
+	wrong(s.Copies < 0 || s.Copies > maxCopies, "%d copies: give 1 to %d", s.Copies, maxCopies)
+	wrong(s.URL != "" && (s.Copies > 1 || s.NATS), "a URL, and copies of a router to be started: give one or the other")
 	if s.URL == "" {
 		wrong(len(s.Routers) == 0, "no router: name one of %s, or give a URL", strings.Join(compare.Names(), ", "))
 		wrong(len(s.Listen) > 0, "workers' addresses are for a router that runs: give its URL")

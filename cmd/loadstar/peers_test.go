@@ -1,0 +1,180 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	natsd "loadstar/bench/nats"
+)
+
+// startNATS starts a server at an address.
+func startNATS(t *testing.T, address string) *natsd.Server {
+	t.Helper()
+	s, err := natsd.Start(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// peering starts a router that tells others, and gives its address.
+func peering(t *testing.T, url string, more ...string) (kill func(), addr string) {
+	t.Helper()
+	cmd, out := start(t, `"listening"`, append([]string{"--port", "0", "--prometheus-port", "0", "--log-format", "json", "--worker-startup-check-interval", "1",
+		"--policy", "least_work", "--peers-nats", url}, more...)...)
+	addr = listening(t, out)
+	waitReady(t, addr)
+	return func() { _ = cmd.Process.Kill() }, addr
+}
+
+// peersView is what GET /peers says.
+type peersView struct {
+	Name      string
+	Connected bool
+	Peers     []struct {
+		Name              string
+		Requests, Workers int
+	}
+}
+
+func peersOfRouter(t *testing.T, addr string) (v peersView) {
+	t.Helper()
+	resp, err := http.Get("http://" + addr + "/peers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&v); err != nil || resp.StatusCode != 200 {
+		t.Fatalf("GET /peers: %d, %v", resp.StatusCode, err)
+	}
+	return v
+}
+
+// scraped is the value of a series.
+func scraped(t *testing.T, addr, series string) string {
+	t.Helper()
+	resp, err := http.Get("http://" + addr + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.SplitSeq(string(text), "\n") {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// Routers in processes of their own hear of each other's requests; one that is killed
+// leaves nothing behind; without NATS each goes on alone, and with it again they hear
+// each other as before.
+func TestSeveralRouters(t *testing.T) {
+	nats := startNATS(t, "127.0.0.1:0")
+	_, urls := simulated(t, 2)
+	names := []string{"a", "b", "c"}
+	kill, addrs := make([]func(), 3), make([]string, 3)
+	for i, name := range names {
+		kill[i], addrs[i] = peering(t, nats.URL(), append([]string{"--peers-name", name, "--worker-urls"}, urls...)...)
+	}
+	var ends []func()
+	open := func(addr string, n int) {
+		t.Helper()
+		for range n {
+			_, end := chat(t, addr, `{"stream":true,"messages":[{"role":"user","content":"x"}],"max_tokens":100000}`)
+			ends = append(ends, end)
+		}
+	}
+	defer func() {
+		for _, end := range ends {
+			end()
+		}
+	}()
+	sees := func(addr string, load, foreign int) {
+		t.Helper()
+		waitLoads(t, addr, fmt.Sprintf("%d requests here and %d elsewhere", load, foreign), func(l, f int) bool { return l == load && f == foreign })
+	}
+	open(addrs[0], 6)
+	open(addrs[1], 3)
+	sees(addrs[0], 6, 3)
+	sees(addrs[1], 3, 6)
+	sees(addrs[2], 0, 9)
+	v := peersOfRouter(t, addrs[2])
+	slices.SortFunc(v.Peers, func(a, b struct {
+		Name              string
+		Requests, Workers int
+	},
+	) int {
+		return strings.Compare(a.Name, b.Name)
+	})
+	if !v.Connected || v.Name != "c" || len(v.Peers) != 2 || v.Peers[0].Name != "a" || v.Peers[0].Requests != 6 || v.Peers[1].Requests != 3 {
+		t.Errorf("GET /peers: %+v", v)
+	}
+	if got := scraped(t, addrs[2], "loadstar_peers"); got != "2" {
+		t.Errorf("loadstar_peers is %q, want 2", got)
+	}
+
+	kill[0]()
+	killed := time.Now()
+	sees(addrs[2], 0, 3)
+	t.Logf("the load of a router that was killed was gone after %v", time.Since(killed))
+	sees(addrs[1], 3, 0)
+
+	address := nats.Addr()
+	nats.Close()
+	sees(addrs[1], 3, 0)
+	sees(addrs[2], 0, 0)
+	answer(t, addrs[2], plainChat)
+	if peersOfRouter(t, addrs[2]).Connected || scraped(t, addrs[2], "loadstar_peers_connected") != "0" {
+		t.Error("without NATS a router is connected")
+	}
+	startNATS(t, address)
+	sees(addrs[2], 0, 3)
+	if got := scraped(t, addrs[2], `loadstar_peer_dropped_total{reason="unreadable"}`); got != "0" {
+		t.Errorf("%q messages unreadable, want 0", got)
+	}
+}
+
+// A process that takes over and the one before are counted once, by each other and by
+// other routers, whatever they are called.
+func TestTakeoverAmongPeers(t *testing.T) {
+	nats := startNATS(t, "127.0.0.1:0")
+	_, urls := simulated(t, 2)
+	for _, name := range [][]string{nil, {"--peers-name", "stays"}} {
+		t.Run(fmt.Sprint(name), func(t *testing.T) {
+			group := "g" + fmt.Sprint(len(name))
+			_, other := peering(t, nats.URL(), append([]string{"--peers-group", group, "--worker-urls"}, urls...)...)
+			at := door(t)
+			args := append(append([]string{"--peers-group", group, "--takeover", at, "--shutdown-grace-period-secs", "30"}, name...), "--worker-urls")
+			_, before := peering(t, nats.URL(), append(args, urls...)...)
+			var ends []func()
+			for range 4 {
+				_, end := chat(t, before, `{"stream":true,"messages":[{"role":"user","content":"x"}],"max_tokens":100000}`)
+				ends = append(ends, end)
+			}
+			waitLoads(t, other, "4 elsewhere", func(l, f int) bool { return l == 0 && f == 4 })
+			_, now := peering(t, nats.URL(), append(args, urls...)...)
+			// For longer than what was said before counts, it stays so.
+			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+				waitLoads(t, now, "4 of the process before", func(l, f int) bool { return l == 0 && f == 4 })
+			}
+			waitLoads(t, other, "4 elsewhere", func(l, f int) bool { return l == 0 && f == 4 })
+			for _, end := range ends {
+				end()
+			}
+			waitLoads(t, other, "nothing", func(l, f int) bool { return l == 0 && f == 0 })
+			waitLoads(t, now, "nothing", func(l, f int) bool { return l == 0 && f == 0 })
+		})
+	}
+}
