@@ -27,6 +27,7 @@ var defaultConfig = config{
 		Endpoint: "/health", Interval: 10 * time.Second, Timeout: 5 * time.Second, FailureThreshold: 3, SuccessThreshold: 2,
 	},
 	Failover: failoverConfig{Continuations: 1, TextBytes: 256 << 10, MemoryBytes: 128 << 20},
+	Peers:    peersConfig{Group: "loadstar"},
 	Retry: retryConfig{
 		MaxAttempts: 5, InitialBackoff: 50 * time.Millisecond, MaxBackoff: 30 * time.Second, Multiplier: 1.5, Jitter: 0.2,
 		Budget: 0.1, BudgetFloor: 10,

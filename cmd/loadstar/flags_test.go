@@ -138,6 +138,14 @@ func TestFlagValues(t *testing.T) {
 		{"pd-rescue-timeout-secs", []string{"0.001", "30"}, []string{"0", "none"}},
 		{"vllm-discovery-expiry-secs", []string{"1", "15", forever}, []string{"0", "0.9", "none"}},
 		{"vllm-discovery-max-workers", []string{"1", "4096"}, []string{"0", "4097"}},
+		{
+			"peers-nats",
+			[]string{"nats://a", "nats://a:4222", "tls://a:4222/", "nats://[::1]:1", "nats://u:p%40@a:1,nats://t@b:2", "tls://10.0.0.1"},
+			[]string{"", "a:4222", "http://a:4222", "nats://", "nats://:4222", "nats://a:0", "nats://a:65536", "nats://a:b", "nats://a/x", "nats://a?x=1", "nats://a#x", "nats://a b:1", "nats://a,", "nats://u:%zz@a", "nats://a:1\n"},
+		},
+		{"peers-nats-creds", []string{"router.creds"}, []string{""}},
+		{"peers-group", []string{"loadstar", "a.b-c_d.E9"}, []string{"", ".", "a.", ".a", "a..b", "a b", "a*", ">", "a:b", "ä", strings.Repeat("a", 129)}},
+		{"peers-name", []string{"r", "router-1.x:30000_a", strings.Repeat("n", 64)}, []string{"", "a b", "a/b", "ä", strings.Repeat("n", 65)}},
 		{"log-level", []string{"debug", "info", "warn", "warning", "WARNING", "error", "critical"}, []string{"", "trace", "3"}},
 		{"log-format", []string{"text", "json"}, []string{"logfmt"}},
 		{"histogram-buckets", []string{"prometheus", "vmrange"}, []string{"native"}},
@@ -245,6 +253,12 @@ func TestMessagesSayWhatToDo(t *testing.T) {
 		{"request-deadline-ms", "1s", `--request-deadline-ms: "1s" is not a whole number of milliseconds from 1 to 1000000000000, or none`},
 		{"priority-header", "a b", `--priority-header: "a b" is not a header's name: write it as x-priority`},
 		{"tenant-header", "a b", `--tenant-header: "a b" is not a header's name: write it as x-tenant`},
+		{"peers-nats", "http://u:secret@a:1", "--peers-nats: URL 1: it begins neither with nats:// nor with tls://"},
+		{"peers-nats", "nats://a:1,nats://u:secret@%zz:1", "--peers-nats: URL 2: it can't be read: write nats://HOST:PORT"},
+		{"peers-nats", "nats://u:secret@a:1/x", "--peers-nats: URL 1: there is something behind the port: write nats://HOST:PORT"},
+		{"peers-nats", "", "--peers-nats needs at least one URL"},
+		{"peers-name", "a b", `--peers-name: "a b" is no name of a router: give 1 to 64 letters, digits`},
+		{"peers-group", "a.>", `--peers-group: "a.>" is no group: give words of letters, digits, - and _, joined by points`},
 		{"log-level", "loud", `--log-level: "loud" is not a log level: give one of debug, info, warning, error, critical`},
 	} {
 		t.Run(c.flag+" "+c.value, func(t *testing.T) {

@@ -63,6 +63,8 @@ func TestSecretsStayInside(t *testing.T) {
 	defer broken.Close()
 	broken.Config.ErrorLog = nil
 
+	nats := startNATS(t, "127.0.0.1:0")
+
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +74,7 @@ func TestSecretsStayInside(t *testing.T) {
 		"--health-check-interval-secs", "0.1", "--worker-urls", broken.URL, "https://127.0.0.1:1", strings.Replace(broken.URL, "http:", "https:", 1),
 		"--tls-cert-path", f.path("cert"), "--tls-key-path", f.path("key"), "--worker-tls-cert", f.path("cert"), "--worker-tls-key", f.path("key"),
 		"--api-key", secretMark+"-worker", "--client-api-key", "team:"+secretMark+"-client", secretMark+"-other", "--client-api-keys-file", f.path("keys"),
-		"--admin-api-key", secretMark+"-admin")
+		"--admin-api-key", secretMark+"-admin", "--peers-nats", "nats://router:"+secretMark+"-nats@127.0.0.1:1", "nats://"+secretMark+"-token@"+nats.Addr())
 	cmd.Env = append(os.Environ(), "LOADSTAR_TEST_MAIN=1")
 	logPath := f.write("log", nil)
 	log, err := os.OpenFile(logPath, os.O_WRONLY|os.O_APPEND, 0)
@@ -139,7 +141,7 @@ func TestSecretsStayInside(t *testing.T) {
 		}
 		for _, path := range []string{
 			"/workers", "/add_worker?url=http://bob:" + secretMark + "@127.0.0.1:2", "/add_worker?url=http://127.0.0.1:2/?key%3D" + secretMark, "/add_worker?wait=false&url=http://127.0.0.1:2",
-			"/remove_worker?url=http://bob:" + secretMark + "@x", "/flush_cache", "/get_loads", "/list_workers", "/finish_session?session_id=x", "/workers/http%3A%2F%2Fbob%3A" + secretMark + "%40x",
+			"/remove_worker?url=http://bob:" + secretMark + "@x", "/flush_cache", "/get_loads", "/peers", "/list_workers", "/finish_session?session_id=x", "/workers/http%3A%2F%2Fbob%3A" + secretMark + "%40x",
 		} {
 			ask("POST", "https://"+at.Admin+path, auth, `{"url":"http://bob:`+secretMark+`@127.0.0.1:2","api_key":"`+secretMark+`"}`)
 			ask("GET", "https://"+at.Admin+path, auth, "")
