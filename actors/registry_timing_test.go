@@ -90,3 +90,27 @@ func BenchmarkSnapshot(b *testing.B) {
 		})
 	}
 }
+
+// What other routers run is told some 50 times a second, whole.
+func BenchmarkSetForeign(b *testing.B) {
+	for _, n := range []int{4, 64, 1024} {
+		b.Run(fmt.Sprint(n, " workers"), func(b *testing.B) {
+			o := options("least_work")
+			o.MaxWorkers = n
+			r := start(b, o)
+			var all []Elsewhere
+			for i := range n {
+				join(b, r, spec(base(i)))
+				all = append(all, Elsewhere{URL: base(i)})
+			}
+			for i := 0; b.Loop(); i++ {
+				for k := range all {
+					all[k].N, all[k].Pending = i%50+k, i
+				}
+				if err := r.SetForeign(Peers, all); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

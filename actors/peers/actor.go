@@ -8,9 +8,15 @@ import (
 	"loadstar/actors"
 )
 
-// tickEvery is how often figures are looked at: told if they have changed, and summed
-// up if others' have.
-const tickEvery = 25 * time.Millisecond
+// tickEvery is how often figures are looked at, and told if they have changed.
+const tickEvery = 20 * time.Millisecond
+
+// What the others run is handed to the registry when it has changed, but not sooner
+// behind the last time than sumsEvery, nor sooner than what takes it 3 % of its time.
+const (
+	sumsEvery     = 5 * time.Millisecond
+	sumsPerWorker = 10 * time.Microsecond
+)
 
 // Fleet is whose requests are told of, and who hears of those of others:
 // actors.Router.
@@ -75,6 +81,7 @@ type Actor struct {
 	fleet Fleet
 	inbox chan event
 	hints chan hints
+	news  chan struct{} // capacity one: the sums have changed
 	stop  chan struct{} // capacity one: Close was called
 	done  chan struct{} // closed when the loop has ended
 	over  chan struct{} // closed when every goroutine has
@@ -83,12 +90,12 @@ type Actor struct {
 // Start joins the routers that open connects to. Call Close to leave them.
 func Start(o Options, fleet Fleet, open func(Receiver) Link) *Actor {
 	a := &Actor{
-		opts: o, fleet: fleet, inbox: make(chan event, inboxSize), hints: make(chan hints, hintsSize),
+		opts: o, fleet: fleet, inbox: make(chan event, inboxSize), hints: make(chan hints, hintsSize), news: make(chan struct{}, 1),
 		stop: make(chan struct{}, 1), done: make(chan struct{}), over: make(chan struct{}),
 	}
 	own := head{name: o.Name, incarnation: o.Incarnation}
 	go a.loop(&state{
-		table: table{own: own, workers: o.MaxWorkers}, teller: teller{head: own, all: true}, hints: a.hints,
+		table: table{own: own, workers: o.MaxWorkers}, teller: teller{head: own, all: true}, hints: a.hints, changed: a.news,
 	})
 	go a.run(open(a))
 	return a
@@ -184,6 +191,9 @@ func (a *Actor) run(link Link) {
 		select {
 		case <-clock.C:
 			d.tick()
+		case <-a.news:
+			d.stale = true
+			d.sum()
 		case <-a.stop:
 			running = false
 		}
@@ -199,6 +209,8 @@ type driver struct {
 	link     Link
 	all      []actors.Elsewhere
 	gathered int64 // when prompts were collected last
+	stale    bool  // the registry is to be told other sums
+	nextSum  int64 // when it may be, at the earliest
 	refused  bool  // by the registry, which was told of
 }
 
@@ -221,12 +233,25 @@ func (d *driver) tick() {
 	due, _ := ask(d.Actor, tick{now, all, placed, reply}, reply)
 	d.publish(Figures, due.figures)
 	d.publish(Placed, due.placed)
-	if due.changed {
-		d.setForeign(due.sums)
-	}
+	d.sum()
 	for _, e := range due.news {
 		d.opts.Tell(e)
 	}
+}
+
+// sum hands what the others run to the registry, if that is due.
+func (d *driver) sum() {
+	now := d.opts.Now()
+	if !d.stale || now < d.nextSum {
+		return
+	}
+	reply := make(chan []actors.Elsewhere, 1)
+	all, ok := ask(d.Actor, sumsRequest{reply}, reply)
+	if !ok {
+		return
+	}
+	d.stale, d.nextSum = false, now+int64(max(sumsEvery, time.Duration(len(all))*sumsPerWorker))
+	d.setForeign(all)
 }
 
 // publish sends messages. What those said that can't be sent is said again.

@@ -15,8 +15,9 @@ type state struct {
 	link    LinkState
 	in, out [NumKinds]uint64
 	dropped [numDrops]uint64
-	hints   chan<- hints // only tried
-	news    []Event      // for the next tick to take along
+	hints   chan<- hints    // only tried
+	changed chan<- struct{} // likewise: the sums would say something else than before
+	news    []Event         // for the next tick to take along
 	halted  bool
 }
 
@@ -26,6 +27,12 @@ func (a *Actor) loop(s *state) {
 	for !s.halted {
 		e := <-a.inbox
 		e.apply(s)
+		if s.table.changed {
+			select {
+			case s.changed <- struct{}{}:
+			default:
+			}
+		}
 	}
 }
 
@@ -123,20 +130,12 @@ type tick struct {
 type due struct {
 	figures [][]byte
 	placed  [][]byte
-	changed bool // of the sums
-	sums    []actors.Elsewhere
 	news    []Event
 }
 
 func (e tick) apply(s *state) {
 	var d due
 	s.table.expire(e.now, func(p *peer) { s.tell(Event{Kind: PeerGone, Name: p.name}) })
-	if s.table.changed {
-		var crowded int
-		d.changed, s.table.changed = true, false
-		d.sums, crowded = s.table.sums()
-		s.drop(Crowded, uint64(crowded))
-	}
 	if s.link.Up {
 		var oversized int
 		d.figures, oversized = s.teller.write(e.all, e.now)
@@ -145,6 +144,16 @@ func (e tick) apply(s *state) {
 	}
 	d.news, s.news = s.news, nil
 	e.reply <- d
+}
+
+// sumsRequest asks for what the others run, all together.
+type sumsRequest struct{ reply chan<- []actors.Elsewhere }
+
+func (e sumsRequest) apply(s *state) {
+	all, crowded := s.table.sums()
+	s.table.changed = false
+	s.drop(Crowded, uint64(crowded))
+	e.reply <- all
 }
 
 // maxNews bounds what waits for the next tick.

@@ -58,10 +58,10 @@ func appendHead(b []byte, kind byte, h *head) []byte {
 	return binary.LittleEndian.AppendUint64(b, uint64(h.sent))
 }
 
-// appendFigures writes a message; entries are those of its shards, as appendEntry
+// appendFigures returns a message; entries are those of its shards, as appendEntry
 // writes them.
-func appendFigures(b []byte, h *head, set uint64, entries []byte) []byte {
-	b = appendHead(b, kindFigures, h)
+func appendFigures(h *head, set uint64, entries []byte) []byte {
+	b := appendHead(nil, kindFigures, h)
 	b = binary.LittleEndian.AppendUint64(b, set)
 	return append(b, entries...)
 }

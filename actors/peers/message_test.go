@@ -16,7 +16,7 @@ func messageOf(h head, all ...actors.Elsewhere) []byte {
 	for i := range all {
 		entries = appendEntry(entries, &all[i])
 	}
-	return appendFigures(nil, &h, ^uint64(0), entries)
+	return appendFigures(&h, ^uint64(0), entries)
 }
 
 func TestFiguresGoThere(t *testing.T) {
@@ -42,7 +42,7 @@ func TestFiguresGoThere(t *testing.T) {
 func TestFiguresRefused(t *testing.T) {
 	h := head{name: "r", incarnation: 1, sequence: 1}
 	good := messageOf(h, actors.Elsewhere{URL: "http://a:1", N: 1})
-	other := appendFigures(nil, &h, 1<<((shardOf("http://a:1")+1)%shards), good[len(messageOf(h)):])
+	other := appendFigures(&h, 1<<((shardOf("http://a:1")+1)%shards), good[len(messageOf(h)):])
 	named := func(name string) []byte { return messageOf(head{name: name, incarnation: 1, sequence: 1}) }
 	for _, tc := range []struct {
 		name    string
@@ -168,7 +168,7 @@ func FuzzParse(f *testing.F) {
 				}
 				entries = appendEntry(entries, e)
 			}
-			again := appendFigures(nil, &m.head, m.shards, entries)
+			again := appendFigures(&m.head, m.shards, entries)
 			if len(again) == len(b) && !bytes.Equal(again, b) {
 				t.Fatalf("%x was read as %x", b, again)
 			}

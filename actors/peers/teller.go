@@ -71,7 +71,7 @@ func (t *teller) nothing(now int64) []byte { return t.message(^uint64(0), nil, n
 
 func (t *teller) message(set uint64, entries []byte, now int64) []byte {
 	h := t.nextHead(now)
-	return appendFigures(nil, &h, set, entries)
+	return appendFigures(&h, set, entries)
 }
 
 func (t *teller) nextHead(now int64) head {

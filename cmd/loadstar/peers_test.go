@@ -28,8 +28,8 @@ func startNATS(t *testing.T, address string) *natsd.Server {
 // peering starts a router that tells others, and gives its address.
 func peering(t *testing.T, url string, more ...string) (kill func(), addr string) {
 	t.Helper()
-	cmd, out := start(t, `"listening"`, append([]string{"--port", "0", "--prometheus-port", "0", "--log-format", "json", "--worker-startup-check-interval", "1",
-		"--policy", "least_work", "--peers-nats", url}, more...)...)
+	args := []string{"--port", "0", "--prometheus-port", "0", "--log-format", "json", "--worker-startup-check-interval", "1", "--policy", "least_work", "--peers-nats", url}
+	cmd, out := start(t, `"listening"`, append(args, more...)...)
 	addr = listening(t, out)
 	waitReady(t, addr)
 	return func() { _ = cmd.Process.Kill() }, addr
@@ -39,10 +39,12 @@ func peering(t *testing.T, url string, more ...string) (kill func(), addr string
 type peersView struct {
 	Name      string
 	Connected bool
-	Peers     []struct {
-		Name              string
-		Requests, Workers int
-	}
+	Peers     []peerView
+}
+
+type peerView struct {
+	Name     string
+	Requests int
 }
 
 func peersOfRouter(t *testing.T, addr string) (v peersView) {
@@ -112,13 +114,7 @@ func TestSeveralRouters(t *testing.T) {
 	sees(addrs[1], 3, 6)
 	sees(addrs[2], 0, 9)
 	v := peersOfRouter(t, addrs[2])
-	slices.SortFunc(v.Peers, func(a, b struct {
-		Name              string
-		Requests, Workers int
-	},
-	) int {
-		return strings.Compare(a.Name, b.Name)
-	})
+	slices.SortFunc(v.Peers, func(a, b peerView) int { return strings.Compare(a.Name, b.Name) })
 	if !v.Connected || v.Name != "c" || len(v.Peers) != 2 || v.Peers[0].Name != "a" || v.Peers[0].Requests != 6 || v.Peers[1].Requests != 3 {
 		t.Errorf("GET /peers: %+v", v)
 	}
@@ -194,10 +190,7 @@ func TestPeersFlags(t *testing.T) {
 	}{
 		{"none", "", peersConfig{Group: "loadstar"}, ""},
 		{"servers in both forms", "--peers-nats nats://a:1,tls://b:2 nats://c", peersConfig{Group: "loadstar", Servers: []string{"nats://a:1", "tls://b:2", "nats://c"}}, ""},
-		{
-			"everything", "--peers-nats nats://a --peers-group x.y --peers-name me --peers-nats-creds f",
-			peersConfig{Servers: []string{"nats://a"}, Group: "x.y", Name: "me", CredsFile: "f"}, "",
-		},
+		{"everything", "--peers-nats nats://a --peers-group x.y --peers-name me --peers-nats-creds f", peersConfig{[]string{"nats://a"}, "f", "x.y", "me"}, ""},
 		{"a group alone", "--peers-group x", peersConfig{Group: "x"}, ""},
 		{"a name alone", "--peers-name me", peersConfig{}, "--peers-name is about other routers: add --peers-nats, or leave it out"},
 		{"credentials alone", "--peers-nats-creds f", peersConfig{}, "--peers-nats-creds is about other routers"},
