@@ -94,14 +94,15 @@ func TestForeignLoadFillsALimit(t *testing.T) {
 func TestForeignPendingWeighs(t *testing.T) {
 	r := start(t, options("least_work"))
 	join(t, r, spec(base(0)), spec(base(1)))
+	acquire(t, r, Request{Key: []uint64{1}}) // from here on the candidates are kept up to date, not made anew
 	tell(t, r, Peers, Elsewhere{URL: base(0), Pending: 1000})
 	for i := range 8 {
 		if l := acquire(t, r, Request{Head: uint64(i) << 50, Key: []uint64{1, 2, 3}}); l.URL != base(1) {
 			t.Fatalf("request %d at %s, want %s: much prompt work is pending at the other", i, l.URL, base(1))
 		}
 	}
-	if v := view(t, r, base(0)); v.Pending != 0 || v.ForeignPending != 1000 {
-		t.Errorf("pending here %d and elsewhere %d, want 0 and 1000", v.Pending, v.ForeignPending)
+	if v := view(t, r, base(0)); v.Pending > 1 || v.ForeignPending != 1000 {
+		t.Errorf("pending here %d and elsewhere %d, want 1 at most and 1000", v.Pending, v.ForeignPending)
 	}
 }
 

@@ -43,7 +43,7 @@ func app() *cli.App {
 		Usage: "measure inference routers",
 		Commands: []*cli.Command{
 			loadCommand(), workerCommand(), compareCommand(), replayCommand(), simCommand(), reportCommand(), faultsCommand(), scaleCommand(),
-			nullCommand(), bareCommand(),
+			nullCommand(), bareCommand(), natsCommand(),
 		},
 		HideVersion:    true,
 		ExitErrHandler: func(*cli.Context, error) {}, // main ends the process

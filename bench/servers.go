@@ -12,6 +12,7 @@ import (
 
 	"loadstar/bench/bare"
 	"loadstar/bench/compare"
+	"loadstar/bench/nats"
 	"loadstar/bench/worker"
 	"loadstar/bench/worker/null"
 )
@@ -59,6 +60,26 @@ func serve(ctx context.Context, addresses []string, each func(net.Listener) erro
 		return err
 	case <-ctx.Done():
 		return nil
+	}
+}
+
+// natsCommand is a NATS server, for routers that tell each other what they run.
+func natsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "nats", Usage: "run a NATS server, for several routers",
+		Flags: []cli.Flag{&cli.StringFlag{Name: "listen", Usage: "`ADDRESS` to listen at", Value: "127.0.0.1:4222"}},
+		Action: func(c *cli.Context) error {
+			s, err := nats.Start(c.String("listen"))
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			if _, err := fmt.Fprintln(c.App.Writer, s.URL()); err != nil {
+				return err
+			}
+			<-c.Context.Done()
+			return nil
+		},
 	}
 }
 

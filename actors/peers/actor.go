@@ -95,7 +95,7 @@ func Start(o Options, fleet Fleet, open func(Receiver) Link) *Actor {
 	}
 	own := head{name: o.Name, incarnation: o.Incarnation}
 	go a.loop(&state{
-		table: table{own: own, workers: o.MaxWorkers}, teller: teller{head: own, all: true}, hints: a.hints, changed: a.news,
+		table: table{own: own, workers: o.MaxWorkers}, teller: teller{head: own, full: -int64(fullEvery)}, hints: a.hints, changed: a.news,
 	})
 	go a.run(open(a))
 	return a

@@ -212,7 +212,7 @@ func TestHintBudget(t *testing.T) {
 	b := hintBudget{left: maxHintBlocks}
 	spent := func(until time.Duration) int {
 		n := 0
-		for b.spend(1024, int64(until)) {
+		for n <= 2*maxHintBlocks && b.spend(1024, int64(until)) {
 			n += 1024
 		}
 		return n
@@ -230,7 +230,7 @@ func TestHintBudget(t *testing.T) {
 // Many workers are told of in several messages, of which each is within bounds, and
 // changes in few.
 func TestManyWorkers(t *testing.T) {
-	tl := teller{head: head{name: "r", incarnation: 1}, all: true}
+	tl := teller{head: head{name: "r", incarnation: 1}, full: -int64(fullEvery)}
 	tb := table{own: head{name: "own"}, workers: 8192}
 	var all []actors.Elsewhere
 	for i := range 8000 {
@@ -276,8 +276,7 @@ func TestManyWorkers(t *testing.T) {
 	if n := tell(int64(fullEvery)); n < 8 {
 		t.Errorf("everything again in %d messages, want some more", n)
 	}
-	tl.all = true
-	if _, oversized := tl.write([]actors.Elsewhere{{URL: string(make([]byte, maxURL+1)), N: 1}}, 0); oversized != 1 {
+	if _, oversized := tl.write([]actors.Elsewhere{{URL: string(make([]byte, maxURL+1)), N: 1}}, 3*int64(fullEvery)); oversized != 1 {
 		t.Errorf("%d left out, want 1", oversized)
 	}
 }

@@ -94,7 +94,7 @@ func (s *state) drop(why Drop, n uint64) {
 }
 
 // linkChanged says how the connection is from now on. What was sent into one that
-// broke may be lost.
+// broke may be lost, and is told again with everything else.
 type linkChanged struct{ state LinkState }
 
 func (e linkChanged) apply(s *state) {
@@ -104,7 +104,6 @@ func (e linkChanged) apply(s *state) {
 	}
 	s.tell(Event{Kind: kind, Name: e.state.Server, Err: e.state.Err})
 	s.link = e.state
-	s.teller.all = true
 }
 
 // sent is what became of messages of this router.

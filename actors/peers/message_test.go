@@ -2,8 +2,10 @@ package peers
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -149,6 +151,41 @@ func TestPlacedGoesThere(t *testing.T) {
 				t.Errorf("%d placements in %d messages, want %d in %d", n, messages, tc.want, tc.messages)
 			}
 		})
+	}
+}
+
+func TestPlacedRefused(t *testing.T) {
+	start := appendHead(nil, kindPlaced, &head{name: "r"})
+	with := func(parts ...[]byte) []byte { return slices.Concat(append([][]byte{start}, parts...)...) }
+	w, hash := []byte{0, 1, 'w'}, make([]byte, 8)
+	most := binary.AppendUvarint(nil, actors.MaxPlacementBlocks)
+	long := slices.Concat(w, []byte{0}, most, make([]byte, 8*actors.MaxPlacementBlocks))
+	same := slices.Concat([]byte{0}, most, []byte{0}) // the key before, again
+	for _, tc := range []struct {
+		name    string
+		message []byte
+	}{
+		{"empty", nil},
+		{"another kind", messageOf(head{name: "r"})},
+		{"a worker that was not named", with([]byte{1, 0, 1}, hash)},
+		{"a worker without a name", with([]byte{0, 0, 0, 1}, hash)},
+		{"cut in a hash", with(w, []byte{0, 1}, hash[:7])},
+		{"more in common than there was", with(w, []byte{1, 1}, hash)},
+		{"no blocks", with(w, []byte{0, 0})},
+		{"too many blocks", with(w, []byte{0}, binary.AppendUvarint(nil, actors.MaxPlacementBlocks+1), make([]byte, 8*actors.MaxPlacementBlocks+8))},
+		{"too many blocks with what is in common", with(long, []byte{0}, most, []byte{1}, hash)},
+		{"too many blocks of all", with(long, bytes.Repeat(same, maxExpanded/actors.MaxPlacementBlocks))},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if _, all, _, err := parsePlaced(tc.message); err == nil {
+				t.Errorf("read as %d placements, want an error", len(all))
+			}
+		})
+	}
+	for name, good := range map[string][]byte{"one": with(w, []byte{0, 1}, hash), "all there may be": with(long, bytes.Repeat(same, maxExpanded/actors.MaxPlacementBlocks-1))} {
+		if _, _, _, err := parsePlaced(good); err != nil {
+			t.Errorf("%s: %v, want it read", name, err)
+		}
 	}
 }
 

@@ -159,6 +159,17 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// A clock that runs a little slower than this router's doesn't make what is said late.
+func TestSlowClock(t *testing.T) {
+	tb := newTable(3)
+	for now := int64(0); now < int64(30*time.Minute); now += int64(fullEvery) {
+		sent := now - now/200
+		if d := tb.hear(said("x", 1, uint64(now+1), sent), now); d != notDropped {
+			t.Fatalf("after %v a message is %v", time.Duration(now), d)
+		}
+	}
+}
+
 // However many routers speak, 64 of them count, and few more are remembered.
 func TestTableIsBounded(t *testing.T) {
 	tb := newTable(10)

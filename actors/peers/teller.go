@@ -16,7 +16,6 @@ type teller struct {
 	told [shards][]byte
 	next [shards][]byte // scratch
 	full int64          // when everything was told last
-	all  bool           // everything is to be told
 }
 
 // maxEntries is the room of a shard's entries in a message.
@@ -40,9 +39,9 @@ func (t *teller) write(all []actors.Elsewhere, now int64) (messages [][]byte, ov
 			oversized++
 		}
 	}
-	full := t.all || now-t.full >= int64(fullEvery)
+	full := now-t.full >= int64(fullEvery)
 	if full {
-		t.full, t.all = now, false
+		t.full = now
 	} else {
 		oversized = 0 // they are told of with everything else
 	}

@@ -150,6 +150,7 @@ func TestTakeoverAmongPeers(t *testing.T) {
 	_, urls := simulated(t, 2)
 	for _, name := range [][]string{nil, {"--peers-name", "stays"}} {
 		t.Run(fmt.Sprint(name), func(t *testing.T) {
+			t.Parallel()
 			group := "g" + fmt.Sprint(len(name))
 			_, other := peering(t, nats.URL(), append([]string{"--peers-group", group, "--worker-urls"}, urls...)...)
 			at := door(t)

@@ -153,7 +153,9 @@ func (l *Link) serve(c *connection) bool {
 		case <-c.lost:
 			return true
 		case <-l.ctx.Done():
-			_ = c.FlushTimeout(closeTimeout) // who doesn't hear of it will by silence
+			// Until the server has it all: closing a connection with something unread
+			// would drop what is under way. Who hears nothing will know by the silence.
+			_ = c.FlushTimeout(closeTimeout)
 			return false
 		}
 	}
