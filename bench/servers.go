@@ -77,7 +77,7 @@ func natsCommand() *cli.Command {
 			if _, err := fmt.Fprintln(c.App.Writer, s.URL()); err != nil {
 				return err
 			}
-			<-c.Context.Done()
+			<-c.Done()
 			return nil
 		},
 	}

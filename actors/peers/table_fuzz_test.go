@@ -116,7 +116,7 @@ func (t *slowTable) summed() string {
 // delay and reorder what they say. The table says what the slow one does.
 func FuzzTable(f *testing.F) {
 	f.Add(uint64(1), []byte("abcdefghijklmnopqrstuvwxyz"))
-	for seed := range uint64(30) {
+	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		steps := make([]byte, 150)
 		for i := range steps {
