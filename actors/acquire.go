@@ -132,8 +132,12 @@ func (s *state) refusal(r *Request, role Role) error {
 	}
 }
 
-// charge notes in the retry budget that r is granted what it asks for.
+// charge notes in the retry budget, and for its model, that r is granted what it
+// asks for.
 func (s *state) charge(r *Request) {
+	if m := s.scope.model; m != nil {
+		m.granted++
+	}
 	if r.Retry {
 		s.budget.spend()
 	} else {
@@ -164,6 +168,7 @@ func (s *state) choose(r *Request, role Role) (c choice, ok bool) {
 	} else {
 		s.asked = policy.Request{
 			Key: r.Head, Blocks: len(r.Key), Session: r.Session, Retry: len(r.Exclude) > 0, Decode: role == Decode && !r.Whole, Now: r.Now,
+			Model: s.scope.number(), Pool: s.scope.pool(),
 		}
 		chosen = s.policies[role].Choose(&s.asked, candidates)
 	}

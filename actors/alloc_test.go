@@ -121,6 +121,33 @@ func TestAcquireReleaseAllocatesNothing(t *testing.T) {
 	}
 }
 
+// Nor does one for a model that some of the workers serve.
+func TestModelsAllocateNothing(t *testing.T) {
+	for _, policy := range []string{"round_robin", "least_work", "sticky_least_loaded"} {
+		t.Run(policy, func(t *testing.T) {
+			r := startRouter(t, policy, 1<<20)
+			for i := range 16 {
+				join(t, r, Spec{URL: base(i), Base: base(i), Rank: NoRank, Model: []string{"m", "n"}[i%2]})
+			}
+			q := &Request{Model: []byte("m"), Session: []byte("s"), Key: key(0, 16, 1)}
+			pair := func() {
+				q.Now++
+				l, err := r.Acquire(q)
+				if err != nil {
+					t.Fatalf("Acquire: %v", err)
+				}
+				l.Release(Completed, q.Now)
+			}
+			for range 100 {
+				pair()
+			}
+			if got := testing.AllocsPerRun(2000, pair); got != 0 {
+				t.Errorf("%v allocations for a pair, want 0", got)
+			}
+		})
+	}
+}
+
 // Nor do limits, whether or not a request has to wait for them.
 func TestRoomAllocatesNothing(t *testing.T) {
 	o := options("power_of_two")

@@ -45,8 +45,8 @@ func TestAmend(t *testing.T) {
 		t.Errorf("amended worker is %+v, want the defaults", v.Spec)
 	}
 	onLoop(t, r, func(s *state) {
-		if len(s.models) != 0 {
-			t.Errorf("models %v, want none", s.models)
+		if len(s.catalog.byName) != 0 {
+			t.Errorf("models %v, want none", s.catalog.byName)
 		}
 	})
 }

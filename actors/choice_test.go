@@ -80,9 +80,9 @@ func TestExclusionOfAllThatAreSick(t *testing.T) {
 	}
 }
 
-// A request goes to the workers of its model where some member has said that it
-// serves that model, and otherwise to anyone: what an unnamed model means is the
-// worker's to judge.
+// A request goes to the workers of its model where some member is known to serve
+// it, and otherwise to those of which it isn't known what they serve. One that names
+// no model goes to anyone.
 func TestModels(t *testing.T) {
 	llama, qwen, open := base(0), base(1), base(2)
 	fleet := func(t *testing.T) *Registry {
@@ -98,10 +98,10 @@ func TestModels(t *testing.T) {
 	}{
 		{"known", "llama", []string{llama}},
 		{"another", "qwen", []string{qwen}},
-		{"unknown to all", "mistral", []string{llama, qwen, open}},
+		{"unknown to all", "mistral", []string{open}},
 		{"none asked for", "", []string{llama, qwen, open}},
-		{"a worker's name for any", AnyModel, []string{llama, qwen, open}},
-		{"case matters", "Llama", []string{llama, qwen, open}},
+		{"the name for any", AnyModel, []string{open}},
+		{"case matters", "Llama", []string{open}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			wantOnly(t, chosen(t, fleet(t), Request{Model: []byte(tc.model)}, 64), tc.want...)
@@ -119,7 +119,7 @@ func TestModels(t *testing.T) {
 	t.Run("its only worker has gone", func(t *testing.T) {
 		r := fleet(t)
 		remove(t, r, llama)
-		wantOnly(t, chosen(t, r, Request{Model: []byte("llama")}, 64), qwen, open)
+		wantOnly(t, chosen(t, r, Request{Model: []byte("llama")}, 64), open)
 	})
 	t.Run("its only worker is excluded", func(t *testing.T) {
 		r := fleet(t)
@@ -139,7 +139,7 @@ func TestModels(t *testing.T) {
 		remove(t, r, llama)
 		join(t, r, Spec{URL: llama, Base: llama, Rank: NoRank, Model: "qwen"})
 		wantOnly(t, chosen(t, r, Request{Model: []byte("qwen")}, 64), llama, qwen)
-		wantOnly(t, chosen(t, r, Request{Model: []byte("llama")}, 64), llama, qwen, open)
+		wantOnly(t, chosen(t, r, Request{Model: []byte("llama")}, 64), open)
 		wantLoad(t, r, llama, 1)
 		l.Release(Completed, 0)
 	})

@@ -57,9 +57,12 @@ func (s *state) enlist(spec Spec) WorkerID {
 	w.ramp, w.life, w.speed = ramp{}, life{}, speed{}
 	s.byURL[spec.URL] = id
 	s.weigh(spec.URL)
+	if others := s.byBase[spec.Base]; len(others) > 0 {
+		w.listed = s.workers[others[0]].listed // it is the same server
+	}
 	s.byBase[spec.Base] = append(s.byBase[spec.Base], id)
-	s.learn(spec.Model)
 	s.members++
+	s.relist(id)
 	s.emit(Event{Kind: WorkerAdded, URL: spec.URL, Load: w.load()})
 	return id
 }
@@ -92,34 +95,18 @@ func (s *state) amend(specs []Spec) error {
 		}
 	}
 	for i := range specs {
-		w, said := &s.workers[s.byURL[specs[i].URL]], specs[i].completed()
+		id, said := s.byURL[specs[i].URL], specs[i].completed()
+		w := &s.workers[id]
 		s.disturb(w)
-		s.unlearn(w.spec.Model)
-		w.spec.Roles, w.spec.Model, w.spec.Priority, w.spec.Cost = said.Roles, said.Model, said.Priority, said.Cost
+		w.spec.Roles, w.spec.Model, w.spec.Models, w.spec.Priority, w.spec.Cost = said.Roles, said.Model, said.Models, said.Priority, said.Cost
 		w.spec.Labels, w.spec.Source, w.spec.Process = said.Labels, said.Source, said.Process
-		s.learn(w.spec.Model)
+		s.relist(id)
 		w.place = nowhere()
 		s.disturb(w)
 	}
 	s.membershipChanged()
 	s.keepFloor()
 	return nil
-}
-
-// learn counts a member that serves a model, and unlearn one that does no longer.
-func (s *state) learn(model string) {
-	if model != AnyModel {
-		s.models[model]++
-	}
-}
-
-func (s *state) unlearn(model string) {
-	if model == AnyModel {
-		return
-	}
-	if s.models[model]--; s.models[model] == 0 {
-		delete(s.models, model)
-	}
 }
 
 // remove ends the membership of the worker with this URL, or of all ranks when
@@ -158,7 +145,7 @@ func (s *state) discharge(id WorkerID) {
 	} else {
 		delete(s.byBase, base)
 	}
-	s.unlearn(w.spec.Model)
+	s.unlist(id)
 	s.members--
 	s.emit(Event{Kind: WorkerRemoved, URL: w.spec.URL, Load: w.load()})
 	if w.leases() == 0 {

@@ -1,19 +1,22 @@
 package actors
 
+import "iter"
+
 // The floor: breakers and silence never keep more than a share of a role's
 // healthy members out at a time. When half of a fleet fails at once the cause is
-// rarely in the workers, and the rest would not bear the load anyway.
+// rarely in the workers, and the rest would not bear the load anyway. So it is
+// among those who serve a model, which need not be the whole role.
 
-// muster is how a role stands.
+// muster is how a role stands, or those of it that are in a set.
 type muster struct {
 	proven  int // members that were healthy at least once
 	healthy int
 	out     int // healthy members that a breaker or silence keeps out
 }
 
-func (s *state) muster(r Role) (m muster) {
-	for i := range s.workers {
-		w := &s.workers[i]
+func (s *state) muster(r Role, x *set) (m muster) {
+	for id := range s.in(x) {
+		w := &s.workers[id]
 		if !w.member || w.emptying.on() || !w.spec.Roles.Has(r) {
 			continue
 		}
@@ -28,6 +31,25 @@ func (s *state) muster(r Role) (m muster) {
 		}
 	}
 	return m
+}
+
+// in yields the workers in a set, or all if there is none.
+func (s *state) in(x *set) iter.Seq[WorkerID] {
+	return func(yield func(WorkerID) bool) {
+		if x == nil {
+			for i := range s.workers {
+				if !yield(WorkerID(i)) {
+					return
+				}
+			}
+			return
+		}
+		for _, id := range x.ids {
+			if !yield(id) {
+				return
+			}
+		}
+	}
 }
 
 // out reports whether a breaker or silence keeps a worker out. One that is half
@@ -53,19 +75,22 @@ func (s *state) mayLeave(w *worker, byBreaker bool) bool {
 	if w.out() || !w.health.healthy || w.emptying.on() {
 		return true
 	}
-	for r := range numRoles {
-		if !w.spec.Roles.Has(r) {
-			continue
+	spares := func(x *set) bool {
+		for r := range numRoles {
+			if !w.spec.Roles.Has(r) {
+				continue
+			}
+			m := s.muster(r, x)
+			if byBreaker && m.lone() {
+				continue
+			}
+			if m.out >= m.limit(&s.opts.Breaker) {
+				return false
+			}
 		}
-		m := s.muster(r)
-		if byBreaker && m.lone() {
-			continue
-		}
-		if m.out >= m.limit(&s.opts.Breaker) {
-			return false
-		}
+		return true
 	}
-	return true
+	return spares(nil) && s.setsOf(w, spares)
 }
 
 // spare keeps a breaker closed that would have opened. It is told of once in a
@@ -89,10 +114,19 @@ func (s *state) emitSpared(w *worker) {
 // keepFloor lets workers in again, those first that have been out for longest,
 // where a loss of members or of their health has left too few.
 func (s *state) keepFloor() {
+	s.keepFloorOf(nil)
+	s.catalog.round++
+	for i := range s.workers {
+		s.newSetsOf(&s.workers[i], s.keepFloorOf)
+	}
+}
+
+// keepFloorOf does so in a set, or in the fleet if there is none. It reports true.
+func (s *state) keepFloorOf(x *set) bool {
 	for r := range numRoles {
-		m := s.muster(r)
+		m := s.muster(r, x)
 		for m.out > m.limit(&s.opts.Breaker) {
-			w := s.longestOut(r, m.lone())
+			w := s.longestOut(r, x, m.lone())
 			if w == nil {
 				break
 			}
@@ -100,14 +134,15 @@ func (s *state) keepFloor() {
 			m.out--
 		}
 	}
+	return true
 }
 
-// longestOut is the healthy member of a role that has been out for longest; with
-// onlyWedged, of those that are wedged. There may be none.
-func (s *state) longestOut(r Role, onlyWedged bool) (longest *worker) {
+// longestOut is the healthy member of a role that has been out for longest, in the
+// set if there is one; with onlyWedged, of those that are wedged. There may be none.
+func (s *state) longestOut(r Role, x *set, onlyWedged bool) (longest *worker) {
 	var since int64
-	for i := range s.workers {
-		w := &s.workers[i]
+	for id := range s.in(x) {
+		w := &s.workers[id]
 		if !w.member || !w.health.healthy || w.emptying.on() || !w.spec.Roles.Has(r) || !w.out() || onlyWedged && !w.life.wedged {
 			continue
 		}

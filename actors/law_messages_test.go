@@ -31,6 +31,8 @@ var wantMessages = map[string]string{
 	"drainWorkers":    "url string; reply chan<- drainReply",
 	"undrainWorkers":  "url string; reply chan<- error",
 	"endDrain":        "id WorkerID; nth uint32; reply chan<- bool",
+	"setModels":       "base string; models []string; reply chan<- setModelsReply",
+	"modelsRequest":   "now int64; reply chan<- []ModelView",
 	"setForeign":      "origin string; all []Elsewhere; reply chan<- error",
 	"running":         "into []Elsewhere; reply chan<- []Elsewhere",
 	"nameWorkers":     "ids []WorkerID; reply chan<- []string",

@@ -17,8 +17,7 @@ const (
 
 	blockBytes = 64
 
-	maxModels    = 64  // whose tokens are measured; there may be others
-	maxModelName = 128 // bytes
+	maxMeasured = 64 // whose tokens are measured; there may be others
 
 	// Prompts with more or fewer bytes to a token are not text.
 	tokenBytesLeast, tokenBytesMost = 0.5, 32
@@ -90,7 +89,7 @@ func (l *learner) measure(model []byte, each float64) {
 			return
 		}
 	}
-	if len(l.models) < maxModels {
+	if len(l.models) < maxMeasured {
 		l.models = append(l.models, tokens{string(model), each})
 	}
 }

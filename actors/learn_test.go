@@ -323,14 +323,14 @@ func TestLearnTokens(t *testing.T) {
 	if got := b.l.models[0].bytes; got < 3.19 || got > 3.21 {
 		t.Errorf("%v bytes a token, want 3.2", got)
 	}
-	for i := range 2 * maxModels {
+	for i := range 2 * maxMeasured {
 		b.slots++
 		tk := ticket{gen: uint64(b.slots), slot: 3}
 		b.l.note(&sighting{prompt, fmt.Appendf(nil, "m%d", i), tk}, 7, b.l.tree.Insert(prompt, 7))
 		b.l.hear(tk, Usage{Prompt: len(prompt) * 16, Cached: -1}, b.leaving)
 	}
-	if got := len(b.l.models); got != maxModels {
-		t.Errorf("%d models, want %d", got, maxModels)
+	if got := len(b.l.models); got != maxMeasured {
+		t.Errorf("%d models, want %d", got, maxMeasured)
 	}
 }
 

@@ -39,10 +39,13 @@ func (s *state) unfilled(p *pool, r *Request) []policy.Candidate {
 }
 
 // nobody is the error for a role in which candidates has found none: that of a
-// fleet without workers for it, or errFull.
+// fleet without workers for it or for the model, or errFull.
 func (s *state) nobody(role Role) error {
-	if s.skipped > 0 {
+	switch {
+	case s.skipped > 0:
 		return errFull
+	case s.unserved:
+		return ErrNoModel
 	}
 	return noWorker[role]
 }

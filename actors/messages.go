@@ -175,7 +175,7 @@ func (m halt) apply(s *state) {
 // while the request waits.
 type Request struct {
 	Role    Role       // for Acquire
-	Model   []byte     // model asked for; empty when unknown
+	Model   []byte     // model asked for; empty when none is
 	Key     []uint64   // chained block hashes of the prompt
 	Head    uint64     // hash of the prompt's first blocks; ties are broken with it
 	Session []byte     // session key; empty when there is none

@@ -45,19 +45,26 @@ func (s *state) candidates(r *Request, role Role) []policy.Candidate {
 	if p.stale {
 		s.rebuild(role)
 	}
-	onlyModel := len(s.models) > 0 && s.models[string(r.Model)] > 0
 	s.skipped, s.skippedPin = 0, false
-	if p.unsettled == 0 && !onlyModel && len(r.Exclude) == 0 {
+	sc, ok := s.scopeOf(r)
+	s.scope, s.unserved = sc, !ok
+	if !ok {
+		return nil
+	}
+	if p.unsettled == 0 && len(r.Exclude) == 0 {
 		c := p.ready
-		if p.full > 0 || r.also.leases != 0 {
+		switch limits := p.full > 0 || r.also.leases != 0; {
+		case sc.set != nil:
+			c = s.among(p, sc.set, role, r, limits)
+		case limits:
 			c = s.unfilled(p, r)
 		}
 		s.mark(r, c)
 		return c
 	}
-	c := s.gather(r, role, onlyModel, true)
+	c := s.gather(r, role, sc.set, true)
 	if len(c) == 0 && s.skipped == 0 && len(r.Exclude) > 0 {
-		c = s.gather(r, role, onlyModel, false)
+		c = s.gather(r, role, sc.set, false)
 	}
 	return c
 }
@@ -109,17 +116,39 @@ func (s *state) recount(w *worker) {
 	}
 }
 
-// gather picks the candidates one by one, where the pool alone can't tell.
-func (s *state) gather(r *Request, role Role, onlyModel, obeyExclude bool) []policy.Candidate {
+// among returns the workers of a pool that are in a set; with limits, of those the
+// ones that aren't at theirs.
+func (s *state) among(p *pool, x *set, role Role, r *Request, limits bool) []policy.Candidate {
+	c := s.gathered[:0]
+	for _, id := range x.ids {
+		at := s.workers[id].place[role]
+		if at != unplaced && (!limits || !s.skips(r, id, p.ready[at].Load)) {
+			c = append(c, p.ready[at])
+		}
+	}
+	s.gathered = c
+	return c
+}
+
+// gather picks the candidates one by one, where the pool alone can't tell. They
+// are in the set, if there is one.
+func (s *state) gather(r *Request, role Role, x *set, obeyExclude bool) []policy.Candidate {
 	c, climbing := s.gathered[:0], false
-	for i := range s.workers {
+	n := len(s.workers)
+	if x != nil {
+		n = len(x.ids)
+	}
+	for k := range n {
+		i := k
+		if x != nil {
+			i = int(x.ids[k])
+		}
 		w := &s.workers[i]
 		if w.ramp.on {
 			s.climb(w, r.Now)
 			climbing = climbing || w.ramp.on
 		}
 		if !w.member || !w.health.healthy || w.emptying.on() || !w.spec.Roles.Has(role) ||
-			onlyModel && w.spec.Model != string(r.Model) ||
 			obeyExclude && slices.Contains(r.Exclude, WorkerID(i)) ||
 			w.shut(&s.opts.Breaker, r.Now) || !s.permits(w, r.Now) {
 			continue

@@ -91,7 +91,7 @@ func TestPoolSaysWhatCountersSay(t *testing.T) {
 		for role := range numRoles {
 			q := Request{Role: role, Now: now}
 			got := slices.Clone(s.candidates(&q, role))
-			if want := s.gather(&q, role, false, true); !slices.Equal(got, want) {
+			if want := s.gather(&q, role, nil, true); !slices.Equal(got, want) {
 				t.Fatalf("step %d, %s: candidates %+v, want %+v", step, role, got, want)
 			}
 		}

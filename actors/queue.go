@@ -50,10 +50,11 @@ type waiter struct {
 // need is what decides where a request can be served, and so whether it can.
 type need struct {
 	pair     bool
-	prefills bool // a pair that surely wants a prefill worker
-	admitted bool // holds an admission
-	only     bool // only workers of its model may serve it
-	pin      pin  // the only worker that may, unless its epoch is 0
+	prefills bool   // a pair that surely wants a prefill worker
+	admitted bool   // holds an admission
+	open     bool   // only workers that take any model may serve it
+	model    uint32 // the model's number, if others may not; 0 if all may
+	pin      pin    // the only worker that may, unless its epoch is 0
 }
 
 // lane is a queue of requests with one need, class and tenant.
@@ -70,7 +71,6 @@ type lane struct {
 // alike reports whether two requests can be served by the same workers.
 func alike(a, b *waiter) bool {
 	return a.need == b.need && a.request.Role == b.request.Role &&
-		(!a.only || string(a.request.Model) == string(b.request.Model)) &&
 		slices.Equal(a.request.Exclude, b.request.Exclude)
 }
 

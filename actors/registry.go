@@ -18,6 +18,7 @@ type Options struct {
 	SlowStart     time.Duration // for how long a worker that has come back is given few requests; 0 for not at all
 	WedgedAfter   time.Duration // after which silence a worker that holds requests is wedged; 0 for never
 	MaxWorkers    int           // most members at a time
+	AnyForUnknown bool          // a model that nobody serves goes to any worker
 	Room          RoomOptions
 }
 

@@ -114,3 +114,39 @@ func BenchmarkSetForeign(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkModels is what the loop does for a request for one of several models that
+// a fleet serves, in turn.
+func BenchmarkModels(b *testing.B) {
+	for _, models := range []int{0, 1, 2, 8} {
+		for _, workers := range []int{8, 64, 512} {
+			b.Run(fmt.Sprintf("models=%d/workers=%d", models, workers), func(b *testing.B) {
+				s, err := newState(options("power_of_two"), make(chan Event, eventsSize))
+				if err != nil {
+					b.Fatal(err)
+				}
+				names := [][]byte{nil}
+				for i := range models {
+					names = append(names[:i], fmt.Append(nil, "model-", i))
+				}
+				for i := range workers {
+					w := spec(base(i))
+					w.Model = string(names[i%len(names)])
+					if _, err := s.add([]Spec{w}); err != nil {
+						b.Fatal(err)
+					}
+					s.reportHealth(base(i), "")
+				}
+				q := new(Request)
+				b.ReportAllocs()
+				for n := 0; b.Loop(); n++ {
+					q.Head, q.Now, q.Model = uint64(n)*0x9e3779b97f4a7c15, q.Now+1, names[n%len(names)]
+					if s.acquire(q); q.grant.err != nil {
+						b.Fatal(q.grant.err)
+					}
+					s.giveBack(q.grant.ticket, Completed, q.Now)
+				}
+			})
+		}
+	}
+}

@@ -225,7 +225,7 @@ func (s *state) hopeless(r *Request, pair bool) error {
 		return err
 	}
 	if !s.anyone(r, role) {
-		return noWorker[role]
+		return s.nobody(role)
 	}
 	if pair && prefills(r) && !s.anyone(r, Prefill) {
 		return ErrNoPrefill
@@ -278,7 +278,10 @@ func (s *state) line(r *Request, reply chan<- struct{}, pair bool) {
 func (s *state) needOf(r *Request, pair bool) need {
 	n := need{
 		pair: pair, prefills: pair && prefills(r), admitted: s.holds(r.Admission.ticket),
-		only: len(s.models) > 0 && s.models[string(r.Model)] > 0,
+	}
+	if sc, _ := s.scopeOf(r); sc.set != nil {
+		n.model = sc.number()
+		n.open = n.model == 0
 	}
 	if to, ok := s.pins.at[r.Pin]; ok && r.Pin != 0 && s.workers[to.worker].epoch == to.epoch {
 		n.pin = to

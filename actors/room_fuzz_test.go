@@ -478,13 +478,15 @@ func (b *roomBooks) leasesAt(url string) int {
 // choices are the workers that may serve a request in a role, and those of them
 // that have room.
 func (b *roomBooks) choices(q *Request, role Role) (able, free []string) {
-	only := false
+	asked := "" // of workers that it isn't known of what they serve
 	for _, w := range b.workers {
-		only = only || w.member && w.spec.Model == string(q.Model)
+		if w.member && w.spec.Model == string(q.Model) {
+			asked = string(q.Model)
+		}
 	}
 	all := func(obey bool) (able, free []string) {
 		for url, w := range b.workers {
-			if !w.member || !w.healthy || !w.spec.Roles.Has(role) || only && w.spec.Model != string(q.Model) ||
+			if !w.member || !w.healthy || !w.spec.Roles.Has(role) || w.spec.Model != asked ||
 				obey && slices.Contains(q.Exclude, b.s.byURL[url]) {
 				continue
 			}

@@ -49,7 +49,8 @@ type RoomView struct {
 type WorkerView struct {
 	Spec
 	ID       WorkerID
-	Member   bool // false: removed, with leases still live
+	Serves   []string // models that it serves, not to be written; nil for any, or if it is no member
+	Member   bool     // false: removed, with leases still live
 	Healthy  bool
 	Proven   bool   // was healthy at least once
 	Reason   string // of the last bad check, or "wedged"
@@ -111,8 +112,7 @@ func (s *state) fleetHealth(now int64) FleetHealth {
 		if !w.member {
 			continue
 		}
-		usable := w.health.healthy && !w.life.wedged && (w.breaker.state != BreakerOpen || w.breaker.due(&s.opts.Breaker, now))
-		usable = usable && !w.emptying.on()
+		usable := s.usable(w, now)
 		switch {
 		case w.emptying.on():
 			h.Draining++
@@ -129,6 +129,12 @@ func (s *state) fleetHealth(now int64) FleetHealth {
 		}
 	}
 	return h
+}
+
+// usable reports whether a member would be given a request.
+func (s *state) usable(w *worker, now int64) bool {
+	return w.health.healthy && !w.life.wedged && !w.emptying.on() &&
+		(w.breaker.state != BreakerOpen || w.breaker.due(&s.opts.Breaker, now))
 }
 
 func (s *state) snapshot(into []WorkerView, now int64) Snapshot {
@@ -170,7 +176,7 @@ func (s *state) workerView(id WorkerID, now int64) WorkerView {
 		reason = "wedged"
 	}
 	return WorkerView{
-		Spec: w.spec, ID: id, Member: w.member,
+		Spec: w.spec, ID: id, Serves: w.serves, Member: w.member,
 		Healthy: w.health.healthy, Proven: w.health.proven, Reason: reason,
 		Wedged: w.life.wedged, Slow: w.ramp.on, CBSpared: w.breaker.spared,
 		Breaker: breaker, Moves: w.breaker.moves, CBGood: w.breaker.outcomes[0], CBBad: w.breaker.outcomes[1],

@@ -47,7 +47,7 @@ type state struct {
 	byURL    map[string]WorkerID
 	byBase   map[string][]WorkerID // members only
 	freeIDs  []WorkerID
-	models   map[string]int // members per model other than AnyModel
+	catalog  catalog
 	members  int
 	epochs   uint32 // memberships begun
 	drains   uint32 // of workers, begun
@@ -76,8 +76,10 @@ type state struct {
 	asked    policy.Request     // scratch of acquire: a local one would be allocated, as a policy is an interface
 	gathered []policy.Candidate // scratch of gather and unfilled
 
-	skipped    int  // workers that candidates has left out because they are at their limit
-	skippedPin bool // and so the worker that the request is pinned to
+	scope      scope // of the request that candidates was last asked for
+	unserved   bool  // nobody serves its model
+	skipped    int   // workers that candidates has left out because they are at their limit
+	skippedPin bool  // and so the worker that the request is pinned to
 }
 
 // worker is one entry of the fleet, or a removed one with leases still live.
@@ -87,6 +89,8 @@ type worker struct {
 	member bool
 	used   bool          // the entry names a worker
 	place  [numRoles]int // in its roles' pools, or unplaced
+	listed []string      // models that it has told; never written in place, as serves
+	serves []string      // models under which the catalog has it; nil for any, or if it is no member
 	epoch  uint32        // which membership this is, of all there were; what an earlier one did teaches the breaker nothing
 
 	health   health
@@ -144,7 +148,7 @@ func newState(o Options, events chan<- Event) (*state, error) {
 		room:    room,
 		byURL:   make(map[string]WorkerID),
 		byBase:  make(map[string][]WorkerID),
-		models:  make(map[string]int),
+		catalog: catalog{byName: make(map[string]*model), sets: make(map[string]*set)},
 		foreign: make(map[string]map[string]Elsewhere),
 		events:  events,
 		budget:  newBudget(o.Retries),

@@ -203,7 +203,7 @@ func (t *Tree) insert(kind treeKind, key []uint64, w WorkerID, model []byte, lea
 		s = new(sighting)
 	}
 	s.key, s.ticket = append(s.key[:0], key...), lease
-	s.model = append(s.model[:0], model[:min(len(model), maxModelName)]...)
+	s.model = append(s.model[:0], model[:min(len(model), MaxModelName)]...)
 	select {
 	case t.inbox <- treeMessage{kind: kind, sight: s, worker: w}:
 		return true

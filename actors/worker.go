@@ -58,18 +58,20 @@ func (s Roles) normal() Roles {
 	return s
 }
 
-// AnyModel is the model of a worker that serves whatever it is asked for.
+// AnyModel is the model of a worker that is taken to serve whatever it is asked
+// for.
 const AnyModel = "unknown"
 
 // Spec describes a worker to the registry.
 type Spec struct {
-	URL      string  // identity: canonical base, with @rank behind it for a data-parallel rank
-	Base     string  // canonical URL without the rank; health is checked here
-	Rank     int     // data-parallel rank, or NoRank
-	Roles    Roles   // which phases it serves
-	Model    string  // model it serves; AnyModel or empty for any
-	Priority int     // reported, never used for routing
-	Cost     float64 // relative price, weighs in least_work; 1 by default
+	URL      string   // identity: canonical base, with @rank behind it for a data-parallel rank
+	Base     string   // canonical URL without the rank; health is checked here
+	Rank     int      // data-parallel rank, or NoRank
+	Roles    Roles    // which phases it serves
+	Model    string   // model it serves; AnyModel or empty if that isn't known
+	Models   []string // further names that it serves; never written in place
+	Priority int      // reported, never used for routing
+	Cost     float64  // relative price, weighs in least_work; 1 by default
 	Labels   map[string]string
 	Source   string // who named it, for those who look: the command line, the admin API, or a source of workers
 	Process  string // tells the process there from the next one, where the source knows

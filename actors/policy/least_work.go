@@ -21,7 +21,8 @@ type leastWork struct {
 	missCap float64 // the ceiling of λ
 	decay   float64 // weight of the past in backlog
 	perLoad float64 // γ, in blocks
-	backlog float64 // moving average of the mean pending blocks of a worker
+
+	backlogs perPool[float64] // moving averages of the mean pending blocks of a worker
 }
 
 func newLeastWork(o Options) *leastWork {
@@ -82,7 +83,7 @@ func (p *leastWork) Choose(req *Request, c []Candidate) Choice {
 	return choice
 }
 
-// lambda takes the present backlog into the average and prices a miss of this
+// lambda takes the present backlog into the pool's average and prices a miss of this
 // prompt with it.
 func (p *leastWork) lambda(req *Request, c []Candidate) float64 {
 	pending := 0
@@ -90,6 +91,8 @@ func (p *leastWork) lambda(req *Request, c []Candidate) float64 {
 		pending += c[i].Pending
 	}
 	mean := float64(pending) / float64(len(c))
-	p.backlog = float64(p.decay*p.backlog) + float64((1-p.decay)*mean)
-	return min(p.missCap, p.backlog/(p.perMiss*float64(max(req.Blocks, 1))))
+	average := p.backlogs.of(req.Pool)
+	backlog := float64(p.decay*(*average)) + float64((1-p.decay)*mean)
+	*average = backlog
+	return min(p.missCap, backlog/(p.perMiss*float64(max(req.Blocks, 1))))
 }

@@ -46,6 +46,13 @@ type Request struct {
 	Decode bool
 	// Now is monotonic time in nanoseconds.
 	Now int64
+	// Model is a small number that stands for the model asked for, and 0 for none
+	// that is known. Another model may have it later.
+	Model uint32
+	// Pool is a small number that stands for those who serve the model, whether
+	// they are candidates just now or not, and 0 for the whole fleet. Models that
+	// the same workers serve share it, and another pool may have it later.
+	Pool uint32
 }
 
 // Choice is a policy's answer.

@@ -11,19 +11,21 @@ func (p *random) Choose(_ *Request, c []Candidate) Choice {
 	return Choice{Index: p.draws.below(len(c)), Reason: Random}
 }
 
-// roundRobin counts requests and takes the count modulo the number of
-// candidates. A retry takes no turn: with two workers, one of which fails, every
-// request would begin at that one otherwise.
+// roundRobin counts the requests of each pool and takes the count modulo the number
+// of candidates. With one count for all, requests for two models that come in turn
+// would each find every second worker of theirs. A retry takes no turn: with two
+// workers, one of which fails, every request would begin at that one otherwise.
 type roundRobin struct {
-	turn uint64
+	turns perPool[uint64]
 }
 
 func (p *roundRobin) Name() string { return "round_robin" }
 
 func (p *roundRobin) Choose(req *Request, c []Candidate) Choice {
-	i := int(p.turn % uint64(len(c)))
+	turn := p.turns.of(req.Pool)
+	i := int(*turn % uint64(len(c)))
 	if !req.Retry {
-		p.turn++
+		*turn++
 	}
 	return Choice{Index: i, Reason: RoundRobin}
 }

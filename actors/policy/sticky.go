@@ -4,10 +4,12 @@ import "math"
 
 // stickyLeastLoaded sends a new session to the least loaded worker and keeps it
 // there until it has been idle for its lifetime, its worker is no candidate, or
-// that worker carries far more than the least loaded one.
+// that worker carries far more than the least loaded one. With each model a session
+// has a worker of its own: those of one model serve no other.
 type stickyLeastLoaded struct {
 	balance balance
 	table   *sessions
+	models  uint32 // the highest number of a model that a request has asked for
 }
 
 func newStickyLeastLoaded(o Options) *stickyLeastLoaded {
@@ -24,9 +26,18 @@ func (p *stickyLeastLoaded) SetMembers(members []Member) {
 	p.table.residents.set(members)
 }
 
-// FinishSession forgets a session.
+// FinishSession forgets a session, with all models.
 func (p *stickyLeastLoaded) FinishSession(session []byte) bool {
-	return p.table.remove(hashOf(session))
+	known := false
+	for m := range p.models + 1 {
+		known = p.table.remove(sessionKey(session, m)) || known
+	}
+	return known
+}
+
+// sessionKey stands for a session with a model, or with none.
+func sessionKey(session []byte, model uint32) uint64 {
+	return hashOf(session) ^ uint64(model)*0x9e3779b97f4a7c15
 }
 
 // Sessions is the number of sessions in the table.
@@ -47,7 +58,8 @@ func (p *stickyLeastLoaded) Choose(req *Request, c []Candidate) Choice {
 		return choice
 	}
 
-	key := hashOf(req.Session)
+	p.models = max(p.models, req.Model)
+	key := sessionKey(req.Session, req.Model)
 	choice.Reason = SessionNew
 	if entry, known := p.table.find(key, req.Now); known {
 		at := p.table.residents.at(p.table.entry(entry).home, c)
