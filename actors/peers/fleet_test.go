@@ -170,7 +170,7 @@ func simulate(t *testing.T, routers int, together bool, rate, seconds float64, s
 			first, hit := at[l.URL].serve(key)
 			counts := time.Now().After(warm)
 			time.Sleep(first)
-			l.FirstByte()
+			l.FirstByte(now())
 			time.Sleep(answerTime)
 			l.Release(actors.Completed, now())
 			mu.Lock()
