@@ -60,8 +60,8 @@ func peersOfRouter(t *testing.T, addr string) (v peersView) {
 	return v
 }
 
-// scraped is the value of a series.
-func scraped(t *testing.T, addr, series string) string {
+// seriesOf is the value of a series.
+func seriesOf(t *testing.T, addr, series string) string {
 	t.Helper()
 	resp, err := http.Get("http://" + addr + "/metrics")
 	if err != nil {
@@ -118,7 +118,7 @@ func TestSeveralRouters(t *testing.T) {
 	if !v.Connected || v.Name != "c" || len(v.Peers) != 2 || v.Peers[0].Name != "a" || v.Peers[0].Requests != 6 || v.Peers[1].Requests != 3 {
 		t.Errorf("GET /peers: %+v", v)
 	}
-	if got := scraped(t, addrs[2], "loadstar_peers"); got != "2" {
+	if got := seriesOf(t, addrs[2], "loadstar_peers"); got != "2" {
 		t.Errorf("loadstar_peers is %q, want 2", got)
 	}
 
@@ -133,12 +133,12 @@ func TestSeveralRouters(t *testing.T) {
 	sees(addrs[1], 3, 0)
 	sees(addrs[2], 0, 0)
 	answer(t, addrs[2], plainChat)
-	if peersOfRouter(t, addrs[2]).Connected || scraped(t, addrs[2], "loadstar_peers_connected") != "0" {
+	if peersOfRouter(t, addrs[2]).Connected || seriesOf(t, addrs[2], "loadstar_peers_connected") != "0" {
 		t.Error("without NATS a router is connected")
 	}
 	startNATS(t, address)
 	sees(addrs[2], 0, 3)
-	if got := scraped(t, addrs[2], `loadstar_peer_dropped_total{reason="unreadable"}`); got != "0" {
+	if got := seriesOf(t, addrs[2], `loadstar_peer_dropped_total{reason="unreadable"}`); got != "0" {
 		t.Errorf("%q messages unreadable, want 0", got)
 	}
 }
