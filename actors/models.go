@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Bounds of what workers serve. The names are the workers' to tell, and a worker
@@ -14,6 +17,12 @@ const (
 	MaxModelsOfWorker = 256  // names that one worker serves; those it tells beyond are left out
 	maxModels         = 4096 // names that all members serve; likewise
 )
+
+// FitModelName reports whether text can be the name of a model: it is shown in logs
+// and metrics.
+func FitModelName(s string) bool {
+	return s != "" && len(s) <= MaxModelName && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
 
 // ErrNoModel says that what every member serves is known, and that none of them
 // serves the model asked for.

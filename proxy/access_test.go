@@ -355,6 +355,8 @@ func adminCalls(w *proxytest.Worker) []proxytest.Request {
 		{Method: "POST", Target: "/add_worker?url=" + q},
 		{Method: "POST", Target: "/remove_worker?url=x"},
 		{Method: "POST", Target: "/flush_cache"},
+		{Method: "POST", Target: "/v1/load_lora_adapter"},
+		{Method: "POST", Target: "/v1/unload_lora_adapter"},
 		{Method: "GET", Target: "/get_loads"},
 		{Method: "HEAD", Target: "/get_loads"},
 		{Method: "POST", Target: "/finish_session?session_id=s"},

@@ -32,7 +32,8 @@ type workerJSON struct {
 	Removed        bool              `json:"removed,omitempty"`  // no member any more, with requests still running
 	Reason         string            `json:"reason,omitempty"`   // of the last check that went wrong
 	Processed      uint64            `json:"processed"`
-	Foreign        int               `json:"foreign"` // what other routers run there, no part of the load
+	Models         []string          `json:"models,omitempty"` // that it serves; none if that isn't known
+	Foreign        int               `json:"foreign"`          // what other routers run there, no part of the load
 	ForeignPending int               `json:"foreign_pending_blocks,omitempty"`
 	Labels         map[string]string `json:"labels,omitempty"`
 	Source         string            `json:"source,omitempty"` // who named it
@@ -52,11 +53,15 @@ func newWorkerJSON(v *actors.WorkerView) workerJSON {
 			phases[actors.Phase(ph).String()] = n
 		}
 	}
-	return workerJSON{
+	w := workerJSON{
 		URL: v.URL, Model: v.Model, Type: v.Roles.String(), Healthy: v.Healthy, Load: v.Load, ConnectionMode: "Http",
 		Priority: v.Priority, Cost: v.Cost, Breaker: v.Breaker.String(), Phases: phases, Removed: !v.Member, Draining: v.Draining,
-		Reason: v.Reason, Processed: v.Granted, Foreign: v.Foreign, ForeignPending: v.ForeignPending, Labels: v.Labels, Source: v.Source,
+		Reason: v.Reason, Processed: v.Granted, Foreign: v.Foreign, ForeignPending: v.ForeignPending, Labels: v.Labels, Source: v.Source, Models: v.Serves,
 	}
+	if w.Model == actors.AnyModel && len(v.Serves) > 0 {
+		w.Model = v.Serves[0]
+	}
+	return w
 }
 
 func workerToJSON(v *actors.WorkerView) any {

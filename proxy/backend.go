@@ -24,6 +24,7 @@ type site struct {
 	tpSize    int
 	bootstrap string        // base URL of its Mooncake bootstrap server; "" if it has none
 	asking    chan struct{} // holds one while its bootstrap server is asked out of turn
+	listing   chan struct{} // holds one while it is asked for its models
 	learnt    chan learnt   // holds the value, but for a moment while somebody changes it
 }
 
@@ -35,7 +36,7 @@ type learnt struct {
 }
 
 func newSite(base string) *site {
-	s := &site{base: base, learnt: make(chan learnt, 1), asking: make(chan struct{}, 1)}
+	s := &site{base: base, learnt: make(chan learnt, 1), asking: make(chan struct{}, 1), listing: make(chan struct{}, 1)}
 	s.learnt <- learnt{}
 	return s
 }

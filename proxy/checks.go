@@ -18,12 +18,13 @@ import (
 
 // checkOf returns the check of a server's health: any 2xx is well. Of one that
 // serves a phase the first good check also asks how many ranks it has, and under
-// Mooncake each asks who it is.
+// Mooncake each asks who it is. Now and then one also asks for its models.
 func (p *Proxy) checkOf(s *server) actors.Check {
 	auth := ""
 	if p.control.key != "" {
 		auth = "Bearer " + p.control.key
 	}
+	var turn modelTurn
 	return func(ctx context.Context) error {
 		_, err := p.control.call(ctx, http.MethodGet, s.site.base+p.opts.Health.Path, auth, 0)
 		switch {
@@ -37,11 +38,13 @@ func (p *Proxy) checkOf(s *server) actors.Check {
 			for _, at := range sites {
 				at.forget()
 			}
+			turn = modelTurn{} // what comes back may be another process
 			return err
 		}
 		if !s.sized {
 			s.sized = p.countRanks(ctx, s, auth)
 		}
+		p.keepModels(ctx, s.site, &turn)
 		for _, at := range sites {
 			err = errors.Join(err, p.askBootstrap(ctx, at))
 		}

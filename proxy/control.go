@@ -71,14 +71,7 @@ func (c *controlClient) call(ctx context.Context, method, url, auth string, limi
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		// url.Error repeats the URL, which the reader knows.
-		if inner := errors.Unwrap(err); inner != nil {
-			err = inner
-		}
-		if errors.Is(err, context.DeadlineExceeded) {
-			return nil, errors.New("no answer in time")
-		}
-		return nil, err
+		return nil, plainly(err)
 	}
 	defer resp.Body.Close()
 	switch {
@@ -92,24 +85,41 @@ func (c *controlClient) call(ctx context.Context, method, url, auth string, limi
 	return io.ReadAll(io.LimitReader(resp.Body, limit))
 }
 
+// plainly is what went wrong with a call, without its URL, which the reader knows.
+func plainly(err error) error {
+	if inner := errors.Unwrap(err); inner != nil {
+		err = inner
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errors.New("no answer in time")
+	}
+	return err
+}
+
+// inParallel calls f for each number below n, several at a time, and returns when all
+// calls have.
+func inParallel(n int, f func(i int)) {
+	slots, done := make(chan struct{}, controlParallel), make(chan struct{}, n)
+	for i := range n {
+		slots <- struct{}{}
+		go func() {
+			f(i)
+			<-slots
+			done <- struct{}{}
+		}()
+	}
+	for range n {
+		<-done
+	}
+}
+
 // askAll makes one call to each worker, several at a time, and returns the
 // answers in order; a worker that failed has none.
 func (c *controlClient) askAll(ctx context.Context, bases []string, method, path, auth string, limit int64) (answers [][]byte, errs []error) {
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
 	answers, errs = make([][]byte, len(bases)), make([]error, len(bases))
-	slots, done := make(chan struct{}, controlParallel), make(chan struct{}, len(bases))
-	for i, base := range bases {
-		slots <- struct{}{}
-		go func() {
-			answers[i], errs[i] = c.call(ctx, method, base+path, auth, limit)
-			<-slots
-			done <- struct{}{}
-		}()
-	}
-	for range bases {
-		<-done
-	}
+	inParallel(len(bases), func(i int) { answers[i], errs[i] = c.call(ctx, method, bases[i]+path, auth, limit) })
 	return answers, errs
 }
 

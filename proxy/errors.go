@@ -74,6 +74,8 @@ func problemOf(err error) *problem {
 		return &problem{fasthttp.StatusServiceUnavailable, kindUnavailable, "queue_timeout", "The router is at its limit: the request waited too long for room.", 1}
 	case errors.Is(err, actors.ErrDeadline):
 		return &problem{fasthttp.StatusServiceUnavailable, kindUnavailable, "deadline_too_close", "The router is at its limit: the answer would begin behind the request's deadline.", 1}
+	case errors.Is(err, actors.ErrNoModel):
+		return &problem{fasthttp.StatusNotFound, kindInvalid, "model_not_found", "The model does not exist.", 0}
 	case errors.Is(err, errNotObject):
 		return badRequest("The request body must be a JSON object, plainly encoded in UTF-8: this router splits requests in two phases.")
 	case errors.Is(err, actors.ErrNoPrefill):

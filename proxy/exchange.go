@@ -31,6 +31,7 @@ type exchange struct {
 	ownID   int    // where in headers the request id's line begins; it is the last
 	id      []byte // request id
 	session []byte // session key
+	asked   string // the model's name, where it is another than the body has by now
 	origin  []byte
 
 	fetchSite []byte // how a browser's page stands to this router; empty for other clients
@@ -218,6 +219,11 @@ func (x *exchange) dispatch() {
 			fasthttp.StatusBadRequest, kindInvalid, "dot_segments",
 			"The path has a segment that may be read as \"..\". Send the path that is meant.", 0,
 		})
+	case x.p.disguised(x.path):
+		x.turnDown(&problem{
+			fasthttp.StatusBadRequest, kindInvalid, "disguised_path",
+			"This is a path of the admin API, written with escapes. Write it plainly.", 0,
+		})
 	case ok && known.generates && string(m) != fasthttp.MethodPost:
 		x.refuseMethod("POST")
 	default:
@@ -300,7 +306,7 @@ func (x *exchange) findKey() {
 	if !x.p.needsKey {
 		s.Limit = routekey.HeadBytes
 	}
-	if !looksJSON(x.body) || !s.Scan(x.body) {
+	if !x.findModel() {
 		s.Reset()
 		if len(x.body) > 0 {
 			s.Raw(x.body)
@@ -313,7 +319,9 @@ func (x *exchange) findKey() {
 	}
 	x.session = boundSession(x.session)
 	q := &x.query
-	q.Model = s.Body.Model
+	if q.Model = s.Body.Model; q.Model == nil {
+		q.Model = modelInPath(x.path)
+	}
 	q.Key, q.Head, q.Session = s.Key.Blocks, s.Key.Head, x.session
 	q.Pin, q.Stream = x.responsePin(), s.Body.Stream
 }

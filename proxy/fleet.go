@@ -16,8 +16,9 @@ import (
 
 // WorkerSpec is what is known of a worker when it is added.
 type WorkerSpec struct {
-	URL       string // may end in @ and a data-parallel rank, which then is the only one
-	Model     string
+	URL       string   // may end in @ and a data-parallel rank, which then is the only one
+	Model     string   // that it serves; empty if that isn't known
+	Models    []string // that it serves beside
 	Priority  int
 	Cost      float64
 	Labels    map[string]string
@@ -88,7 +89,7 @@ func (p *Proxy) enroll(servers []*server, w WorkerSpec) []*server {
 		s.site.connector = p.opts.PD.Connector
 	}
 	s.setRanks(actors.Spec{
-		URL: w.URL, Base: base, Rank: rank, Model: w.Model, Priority: w.Priority, Cost: w.Cost, Labels: w.Labels, Roles: w.Roles,
+		URL: w.URL, Base: base, Rank: rank, Model: w.Model, Models: w.Models, Priority: w.Priority, Cost: w.Cost, Labels: w.Labels, Roles: w.Roles,
 		Source: w.Source, Process: w.Process,
 	}, p.opts.Ranks)
 	return append(servers, s)

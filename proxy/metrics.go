@@ -191,6 +191,7 @@ func (m *metricSet) write(w io.Writer) {
 		m.writeTree(w, &tree)
 	}
 	m.writeWorkers(w, &tree)
+	m.writeModels(w)
 	m.writeSources(w)
 	m.writePeers(w)
 	metrics.WriteProcessMetrics(w)

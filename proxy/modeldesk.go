@@ -43,6 +43,7 @@ type modelList struct {
 // Its lists belong to one goroutine.
 type modelDesk struct {
 	control *controlClient
+	aliases map[string]alias
 	inbox   chan modelMessage
 	answers chan modelList // of what runs; room for one, which is all there is
 	ctx     context.Context
@@ -64,9 +65,9 @@ type modelMessage struct {
 	left  *modelList
 }
 
-func newModelDesk(c *controlClient) *modelDesk {
+func newModelDesk(c *controlClient, aliases map[string]alias) *modelDesk {
 	d := &modelDesk{
-		control: c, inbox: make(chan modelMessage), answers: make(chan modelList, 1), done: make(chan struct{}),
+		control: c, aliases: aliases, inbox: make(chan modelMessage), answers: make(chan modelList, 1), done: make(chan struct{}),
 		lists: make(map[string]*modelList),
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
@@ -219,5 +220,5 @@ func (d *modelDesk) ask(auth string, bases []string) {
 	d.answers <- modelList{answer: mustJSON(struct {
 		Object string            `json:"object"`
 		Data   []json.RawMessage `json:"data"`
-	}{"list", mergeModels(answers)})}
+	}{"list", mergeModels(answers, d.aliases)})}
 }

@@ -3,14 +3,17 @@ package proxy
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"loadstar/actors"
+	"loadstar/proxy/rawjson"
 
 	"github.com/valyala/fasthttp"
 )
 
-// models answers with the models of the whole fleet. Where there is one worker,
-// its own answer says it best.
+// models answers with the models of the whole fleet, and their other names. Where
+// there is one worker and no other name, its own answer says it best.
 func (x *exchange) models() {
 	v, err := x.p.router.Snapshot(x.p.now())
 	if err != nil {
@@ -18,11 +21,11 @@ func (x *exchange) models() {
 		return
 	}
 	bases := membersOf(&v, (*actors.WorkerView).Usable)
-	switch len(bases) {
-	case 0:
+	switch {
+	case len(bases) == 0:
 		x.refuse(problemOf(actors.ErrNoWorker))
 		return
-	case 1:
+	case len(bases) == 1 && len(x.p.aliases) == 0:
 		x.record.own = false
 		x.forward()
 		return
@@ -49,10 +52,15 @@ func (x *exchange) models() {
 	x.answerBody(fasthttp.StatusOK, "application/json", list.answer)
 }
 
+// modelsListed is the number of models that an answer lists, their other names not
+// counted.
+const modelsListed = 4096
+
 // mergeModels lists, once each, the models in several answers to /v1/models, as
-// the first worker that has one describes it.
-func mergeModels(answers [][]byte) []json.RawMessage {
-	merged, known := []json.RawMessage{}, map[string]bool{}
+// the first worker that has one describes it. Behind them stand the other names of
+// those that are there, in order.
+func mergeModels(answers [][]byte, aliases map[string]alias) []json.RawMessage {
+	merged, known := []json.RawMessage{}, map[string]json.RawMessage{}
 	for _, a := range answers {
 		var list struct {
 			Data []json.RawMessage `json:"data"`
@@ -64,10 +72,20 @@ func mergeModels(answers [][]byte) []json.RawMessage {
 			var model struct {
 				ID string `json:"id"`
 			}
-			if json.Unmarshal(m, &model) == nil && !known[model.ID] {
-				known[model.ID] = true
-				merged = append(merged, bytes.Clone(m))
+			if json.Unmarshal(m, &model) == nil && known[model.ID] == nil && len(model.ID) <= actors.MaxModelName && len(merged) < modelsListed {
+				known[model.ID] = bytes.Clone(m)
+				merged = append(merged, known[model.ID])
 			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(aliases)) {
+		described := known[aliases[name].model]
+		if described == nil || known[name] != nil {
+			continue
+		}
+		edits := []rawjson.Edit{{Op: rawjson.Replace, Name: "id", Value: mustJSON(name)}}
+		if entry, ok := rawjson.AppendEdited(nil, described, edits); ok {
+			merged = append(merged, entry)
 		}
 	}
 	return merged

@@ -179,7 +179,7 @@ func TestModelDeskEnds(t *testing.T) {
 	w := proxytest.NewWorker(t, proxytest.Silent)
 	control := newControlClient(testOptions("round_robin"))
 	defer control.close()
-	d := newModelDesk(control)
+	d := newModelDesk(control, nil)
 	running := d.list("", []string{w.URL()})
 	w.WaitInFlight(1, patience)
 	queued := d.list("other", []string{w.URL()})

@@ -38,21 +38,23 @@ type Options struct {
 
 	Heartbeat time.Duration // how long a stream of events may be silent before its client is sent a comment, as often as that; 0 sends none
 
-	WorkerKey         string          // sent to workers as a bearer token in place of what the client sent; empty passes the client's on
-	WorkerTLS         *tls.Config     // for https workers; nil is the system's defaults
-	WorkerHosts       workerurl.Hosts // whose workers may be members; the zero value allows all
-	ClientKeys        *keyring.Ring   // keys of which a client has to have one; nil lets all call
-	AdminKey          string          // lets its holder call the admin API from anywhere; empty lets this machine call it
-	AdminListener     bool            // the admin API is served by ServeAdmin alone
-	RequestIDHeaders  []string        // where a client may name its request, first found wins; nil is the usual four
-	Ranks             int             // data-parallel ranks of each worker; below 2 for none
-	CORSOrigins       []string        // origins that browsers may call from; empty for none, "*" for any
-	ForwardedHeaders  bool            // add X-Forwarded-For, -Proto and -Host
-	Compat            bool            // keep to what vllm-router answers where this router is stricter
-	AccessLog         bool            // log one line a request
-	PrometheusBuckets bool            // histograms with le buckets instead of vmrange
-	DebugEndpoints    bool            // serve pprof and the state dump on the metrics listener
-	StartupTimeout    time.Duration   // how long /add_worker waits for a worker to become healthy
+	WorkerKey         string            // sent to workers as a bearer token in place of what the client sent; empty passes the client's on
+	WorkerTLS         *tls.Config       // for https workers; nil is the system's defaults
+	WorkerHosts       workerurl.Hosts   // whose workers may be members; the zero value allows all
+	ClientKeys        *keyring.Ring     // keys of which a client has to have one; nil lets all call
+	AdminKey          string            // lets its holder call the admin API from anywhere; empty lets this machine call it
+	AdminListener     bool              // the admin API is served by ServeAdmin alone
+	RequestIDHeaders  []string          // where a client may name its request, first found wins; nil is the usual four
+	Ranks             int               // data-parallel ranks of each worker; below 2 for none
+	CORSOrigins       []string          // origins that browsers may call from; empty for none, "*" for any
+	ForwardedHeaders  bool              // add X-Forwarded-For, -Proto and -Host
+	Compat            bool              // keep to what vllm-router answers where this router is stricter
+	AccessLog         bool              // log one line a request
+	PrometheusBuckets bool              // histograms with le buckets instead of vmrange
+	DebugEndpoints    bool              // serve pprof and the state dump on the metrics listener
+	AskModels         bool              // ask workers which models they serve, for requests to go by
+	Aliases           map[string]string // other names for models
+	StartupTimeout    time.Duration     // how long /add_worker waits for a worker to become healthy
 
 	ClassHeader  string        // header whose value, 0 to 7, is a request's class among those who wait; empty for none
 	TenantHeader string        // header that names its tenant, where keys don't; empty for none
@@ -113,6 +115,7 @@ type Proxy struct {
 	control       *controlClient
 	models        *modelDesk
 	routes        map[string]*route
+	aliases       map[string]alias
 	adminKey      *keyring.Set // nil if there is none
 	server        *fasthttp.Server
 	crowd         *crowd // of server's clients
@@ -152,6 +155,8 @@ func New(o Options) (*Proxy, error) {
 	}
 	p.over, p.end = context.WithCancel(context.Background())
 	o.Router.Room.Now = p.now
+	o.Router.AnyForUnknown = o.Compat
+	p.aliases = newAliases(o.Aliases)
 	router, err := actors.NewRouter(o.Router)
 	if err != nil {
 		return nil, err
@@ -172,7 +177,7 @@ func New(o Options) (*Proxy, error) {
 		p.log.Warn("clients that leave are noticed late: their connections can't be watched", "error", err)
 	}
 	p.control = newControlClient(o)
-	p.models = newModelDesk(p.control)
+	p.models = newModelDesk(p.control, p.aliases)
 	p.prober = actors.NewProber(router.Registry, o.Health.HealthOptions)
 	p.routes = p.ownRoutes()
 	p.adminKey = keyOf(o.AdminKey)

@@ -66,6 +66,9 @@ func (x *exchange) giveUp(err error) {
 		x.record.cause = f.cause
 	}
 	e := problemOf(err)
+	if errors.Is(err, actors.ErrNoModel) {
+		e = x.noModel()
+	}
 	if pause := x.query.RetryAfter(); pause > 0 {
 		e.retryAfter = pause
 	}

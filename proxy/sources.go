@@ -102,7 +102,7 @@ func isDiscovered(members []actors.WorkerView) bool {
 // specOf is a worker as AddWorkers takes it.
 func specOf(w *discovery.Worker) WorkerSpec {
 	return WorkerSpec{
-		URL: w.URL, Model: w.Model, Priority: w.Priority, Cost: w.Cost, Labels: w.Labels, Roles: w.Roles, Bootstrap: w.Bootstrap,
+		URL: w.URL, Model: w.Model, Models: w.Models, Priority: w.Priority, Cost: w.Cost, Labels: w.Labels, Roles: w.Roles, Bootstrap: w.Bootstrap,
 		Source: w.Source, Process: w.Process,
 	}
 }

@@ -15,6 +15,7 @@ import (
 type Description struct {
 	URL       string            `json:"url"             yaml:"url"`
 	Model     string            `json:"model_id"        yaml:"model_id"`
+	Models    []string          `json:"models"          yaml:"models"`
 	Priority  *int              `json:"priority"        yaml:"priority"`
 	Cost      *float64          `json:"cost"            yaml:"cost"`
 	Type      string            `json:"worker_type"     yaml:"worker_type"`
@@ -28,7 +29,7 @@ const maxCost = 1e9
 // Worker is what a description describes, of the workers that a router takes which
 // needs these roles.
 func (d *Description) Worker(takes []actors.Role) (Worker, error) {
-	w := Worker{Model: d.Model, Priority: DefaultPriority, Cost: 1, Labels: d.Labels, Bootstrap: d.Bootstrap}
+	w := Worker{Model: d.Model, Models: d.Models, Priority: DefaultPriority, Cost: 1, Labels: d.Labels, Bootstrap: d.Bootstrap}
 	if d.URL == "" {
 		return w, errors.New("there is no url")
 	}
@@ -37,6 +38,8 @@ func (d *Description) Worker(takes []actors.Role) (Worker, error) {
 		return w, err
 	}
 	switch {
+	case slices.ContainsFunc(d.Models, unfitModel) || d.Model != "" && unfitModel(d.Model) || len(d.Models) > actors.MaxModelsOfWorker:
+		return w, fmt.Errorf("model_id and models must be names of at most %d bytes, and models at most %d of them", actors.MaxModelName, actors.MaxModelsOfWorker)
 	case d.Bootstrap < 0 || d.Bootstrap > 65535:
 		return w, errors.New("bootstrap_port is no port")
 	case d.Cost != nil && !(*d.Cost > 0 && *d.Cost < maxCost):
@@ -51,6 +54,8 @@ func (d *Description) Worker(takes []actors.Role) (Worker, error) {
 	w.URL, err = workerurl.Name(d.URL)
 	return w, err
 }
+
+func unfitModel(name string) bool { return !actors.FitModelName(name) }
 
 // rolesNamed gives the roles of a worker_type, which may join two by a plus sign. A
 // router of whole requests needs none named.

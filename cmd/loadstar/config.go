@@ -26,6 +26,7 @@ type config struct {
 	Sources sourcesConfig
 	// WorkerTLS is for https workers.
 	WorkerTLS workerTLSConfig
+	Models    modelsConfig
 	Policy    policyConfig
 	PD        pdConfig
 	Health    healthConfig

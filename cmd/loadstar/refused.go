@@ -35,7 +35,6 @@ var off = []string{"false"}
 const (
 	comesKV       = "it comes with placement by KV-cache events; leave it out and take --policy cache_aware, which needs none"
 	comesPrograms = "it comes with program scheduling; leave it out"
-	comesModels   = "it comes with pools of several models; leave it out and run one router for each model"
 	comesTracing  = "it comes with tracing; leave it out, trace headers pass through to the workers"
 	noWASM        = "there is no WASM runtime in this router; leave it out and change requests in front of it"
 	noBackends    = "workers speak vLLM's or OpenAI's HTTP API; give vllm or openai, or leave it out"
@@ -59,7 +58,6 @@ var refused = map[string]refusal{
 
 	"enable-program-scheduling":      {when: later, sentence: comesPrograms, harmless: off},
 	"program-scheduling-config-json": {when: later, sentence: comesPrograms},
-	"enable-igw":                     {when: later, sentence: comesModels, harmless: off},
 	"enable-trace":                   {when: later, sentence: comesTracing, harmless: off, rust: true},
 	"otlp-traces-endpoint":           {when: later, sentence: comesTracing, rust: true},
 	"otel-sampling-ratio":            {when: later, sentence: comesTracing, rust: true},
