@@ -56,6 +56,34 @@ func TestNewModelPartsLanes(t *testing.T) {
 	})
 }
 
+// When a worker tells that it serves another model, those who wait for that are
+// served there, and those who waited for what it served are told.
+func TestToldModelsReachThoseWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := roomy(t, 2, RoomOptions{MaxPerWorker: 1, QueueSize: 8, QueueTimeout: time.Minute})
+		tellModels(t, r, base(0), true, "x")
+		tellModels(t, r, base(1), true, "y")
+		busy := r.call(&Request{Model: []byte("x")})
+		waits, other := r.call(&Request{Model: []byte("x")}), r.call(&Request{Model: []byte("x")})
+		if !waits.waits() || !other.waits() {
+			t.Fatal("served at once, want both to wait for the only worker of their model")
+		}
+		tellModels(t, r, base(1), true, "y", "x")
+		wantAnswer(t, waits, nil)
+		if waits.lease.URL != base(1) {
+			t.Errorf("served at %s, want %s", waits.lease.URL, base(1))
+		}
+		tellModels(t, r, base(0), true, "y")
+		if !other.waits() {
+			t.Fatal("told, want it to wait for the worker that is left")
+		}
+		tellModels(t, r, base(1), true, "y")
+		wantAnswer(t, other, ErrNoModel)
+		busy.lease.Release(Completed, 0)
+		waits.lease.Release(Completed, 0)
+	})
+}
+
 // quietRoom is a registry's state whose clock never ticks: time is told by
 // requests and returns alone.
 func quietRoom(t *testing.T, room RoomOptions) (s *state, come func(now int64) *Request) {

@@ -180,6 +180,38 @@ func TestModelsChange(t *testing.T) {
 	}
 }
 
+// TestModelsOfTheNextProcess: what comes up where a worker was tells its own models
+// before it gets a request.
+func TestModelsOfTheNextProcess(t *testing.T) {
+	a, b := newEngine(t, "a", "m1"), newEngine(t, "b", "m2")
+	r := startRouter(t, askOptions("random"), a.Worker, b.Worker)
+	for i := range 5 {
+		a.SetHealth(proxytest.JSON(500, ""))
+		r.waitHealthy(1)
+		model := fmt.Sprint("next-", i)
+		a.set(model)
+		a.SetHealth(proxytest.JSON(200, ""))
+		r.waitHealthy(2)
+		want200(t, r.forModel(model, i), `"a"`)
+	}
+}
+
+// TestMergedModelsAreBounded: neither how many models workers list nor the length of
+// their names makes an answer that has no end.
+func TestMergedModelsAreBounded(t *testing.T) {
+	var answers [][]byte
+	for w := range 3 {
+		ids := []string{strings.Repeat("x", actors.MaxModelName+1)}
+		for i := range modelsListed / 2 {
+			ids = append(ids, fmt.Sprint(w, "-", i))
+		}
+		answers = append(answers, []byte(listOf(ids...)))
+	}
+	if n := len(mergeModels(answers, newAliases(map[string]string{"a": "0-0", "b": "2-9"}))); n != modelsListed+1 {
+		t.Errorf("%d models, want %d and the alias of one that is there", n, modelsListed)
+	}
+}
+
 // TestModelsOfRunningRequests: what a worker serves, and whether it is there, change
 // no count of what runs there.
 func TestModelsOfRunningRequests(t *testing.T) {

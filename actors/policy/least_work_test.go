@@ -175,6 +175,28 @@ func TestLeastWorkStaysUnderBacklog(t *testing.T) {
 	}
 }
 
+// The backlog of one pool makes no miss dear in another.
+func TestLeastWorkPerPool(t *testing.T) {
+	busy, idle := fleet(2), fleet(2)
+	p := build(t, "least_work", DefaultOptions(), fleet(2))
+	for i := range busy {
+		busy[i].Pending = 100
+	}
+	for range 400 {
+		p.Choose(&Request{Key: 1, Blocks: 10, Pool: 2}, busy)
+	}
+	idle[0].Pending, idle[0].Match = 30, 10
+	for _, pool := range []uint32{0, 1, 3} {
+		if got := p.Choose(&Request{Key: 1, Blocks: 10, Pool: pool}, idle); got.Index != 1 {
+			t.Errorf("pool %d: %+v, want worker 1 as in an idle fleet", pool, got)
+		}
+	}
+	busy[0].Pending, busy[0].Match = 130, 10
+	if got := p.Choose(&Request{Key: 1, Blocks: 10, Pool: 2}, busy); got.Index != 0 {
+		t.Errorf("busy pool: %+v, want worker 0 by prefix", got)
+	}
+}
+
 // λ follows the formula of the design, request by request.
 func TestLeastWorkPriceOfAMiss(t *testing.T) {
 	tests := []struct {
