@@ -42,8 +42,9 @@
 //     others of its role do, is kept out until it gives one. Health checks are no
 //     sign.
 //   - Breakers and silence together keep out at most BreakerOptions.MaxOpenShare
-//     of a role's healthy members, and never the last one. Only the breaker of a
-//     role's one and only worker has no such floor.
+//     of a role's healthy members, and of those that serve a model, and never the
+//     last one. Only the breaker of a worker that has the role or the model to
+//     itself has no such floor.
 //   - A worker that comes back takes few requests for Options.SlowStart.
 //   - Requests that are Retry are granted within a budget; see RetryOptions.
 //
