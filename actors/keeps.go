@@ -36,10 +36,12 @@ type keeps struct {
 	forgot   uint32 // the insert up to which it has forgotten everything; if it has
 	restarts int
 
-	failing   bool   // a prediction has failed, and nothing tells since that it has kept what it had
-	since     uint32 // the insert of that prediction
-	suspects  int    // predictions that failed meanwhile, and should not have
-	suspected [restartMisses]uint8
+	// Predictions that failed and should not have, as long as nothing that was used
+	// before the newest of what was lost has been kept.
+	suspects  int
+	suspected [restartMisses]uint8 // their buckets
+	since     uint32               // the first one's insert
+	newest    uint32               // the last insert that used something of what was lost
 }
 
 // ageOf is the bucket of a distance.
@@ -57,7 +59,7 @@ func ageEnd(age int) int {
 
 // hit takes in that a prediction came true.
 func (k *keeps) hit(e *expectation) {
-	if k.failing && later(k.since, e.before) && later(e.now, k.since) {
+	if k.suspects > 0 && later(e.now, k.since) && !later(e.before, k.newest) {
 		k.clear()
 	}
 	k.count(&k.hits, uint8(ageOf(e.distance)))
@@ -69,28 +71,33 @@ func (k *keeps) miss(e *expectation) (restarted bool) {
 	if k.restarts > 0 && !later(e.before, k.forgot) {
 		return false // known
 	}
-	if !k.failing {
-		k.failing, k.since = true, e.now
-	}
 	age := uint8(ageOf(e.distance))
 	if int(age) > k.proven()-nearSteps {
 		k.count(&k.misses, age)
 		return false
 	}
+	if k.suspects == 0 {
+		k.since, k.newest = e.now, e.before
+	}
+	if later(e.before, k.newest) {
+		k.newest = e.before
+	}
 	k.suspected[k.suspects] = age
 	if k.suspects++; k.suspects < restartMisses {
 		return false
 	}
-	k.failing, k.suspects = false, 0 // they tell nothing of the cache's size
+	k.suspects = 0 // they tell nothing of the cache's size
 	k.restarts++
-	k.forgot = k.since - 1
+	if k.forgot = k.since - 1; later(k.newest, k.forgot) {
+		k.forgot = k.newest
+	}
 	return true
 }
 
 // clear ends a suspicion: the cache was too small.
 func (k *keeps) clear() {
 	n := k.suspects
-	k.failing, k.suspects = false, 0
+	k.suspects = 0
 	for _, age := range k.suspected[:n] {
 		k.count(&k.misses, age)
 	}

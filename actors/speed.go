@@ -135,8 +135,8 @@ func (s *state) rateOf(w *worker) float64 {
 	return s.speeds.median
 }
 
-// dues are a worker's shares that end by themselves, by when. Numbers are those of
-// slots, plus one.
+// dues are a worker's shares that end by themselves, in the order in which they were
+// granted and will be worked off. Numbers are those of slots, plus one.
 type dues struct{ first, last uint32 }
 
 // owe has the share of a slot end when all that was granted to its worker before,
@@ -151,7 +151,6 @@ func (s *state) owe(w *worker, n uint32, now int64) {
 	sl := &s.slots[n]
 	sl.due = now + int64(min(float64(w.pending)/rate, math.MaxInt32*float64(time.Second)))
 	if last := w.dues.last; last != 0 {
-		sl.due = max(sl.due, s.slots[last-1].due) // in its turn
 		s.slots[last-1].nextDue = n + 1
 	} else {
 		w.dues.first = n + 1

@@ -41,6 +41,7 @@ func TestUsage(t *testing.T) {
 		{"a schema", `{"tools":[{"properties":{"usage":{"type":"object","prompt_tokens":{"type":"integer"}}}}]}`, Usage{}},
 		{"deeper", `{"usage":{"other":{"prompt_tokens":1},"list":[2,{"prompt_tokens":3}],"prompt_tokens_details":[{"cached_tokens":4}]}}`, Usage{}},
 		{"names as values", `{"usage":{"a":"prompt_tokens","b":7,"c":["prompt_tokens",7]}}`, Usage{}},
+		{"behind arrays and objects", `{"usage":{"c":[1,2],"prompt_tokens":2,"d":[[3],{"e":4}],"prompt_tokens_details":{"x":{"y":1},"cached_tokens":4,"z":[5,6]},"completion_tokens":7}}`, with(prompt(2, 7), 4)},
 		{"no counts", `{"usage":{"prompt_tokens":1.5,"completion_tokens":-2,"cache_read_input_tokens":1e3}}`, Usage{}},
 		{"as text", `{"usage":{"prompt_tokens":"12","completion_tokens":6}}`, Usage{Completion: 6}},
 		{"long numbers", `{"usage":{"prompt_tokens":999999999999999,"completion_tokens":1000000000000000}}`, prompt(999999999999999, 0)},
