@@ -57,7 +57,7 @@ func TestNormalise(t *testing.T) {
 		{"version", "demo --version", "", "--version"},
 		{"short version", "-V", "", "--version"},
 		{"refused flag at its default", "--router-temperature=0.0 --kv-event-block-size 16 --port 1", "", "--port=1"},
-		{"refused switch that is off", "--enable-igw false --mini-lb=False --port 1", "", "--port=1"},
+		{"refused switch that is off", "--enable-program-scheduling false --mini-lb=False --port 1", "", "--port=1"},
 		{"backends that need nothing", "--backend vllm --runtime openai --port 1", "", "--port=1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

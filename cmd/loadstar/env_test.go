@@ -51,7 +51,7 @@ func TestEnvironment(t *testing.T) {
 		{"limits", map[string]string{"LOADSTAR_MAX_CONCURRENT_REQUESTS": "3", "LOADSTAR_RETRY_BUDGET": "none"}, nil, func(c *config) {
 			c.Admission.MaxConcurrent, c.Retry.Budget = 3, noBudget
 		}},
-		{"a refused feature that is off", map[string]string{"LOADSTAR_ENABLE_IGW": "false", "LOADSTAR_KV_EVENT_BLOCK_SIZE": "16"}, nil, func(*config) {}},
+		{"a refused feature that is off", map[string]string{"LOADSTAR_ENABLE_PROGRAM_SCHEDULING": "false", "LOADSTAR_KV_EVENT_BLOCK_SIZE": "16"}, nil, func(*config) {}},
 		{"the demo's address", map[string]string{"LOADSTAR_LISTEN": "localhost:7"}, []string{"demo"}, func(c *config) { c.Demo, c.Listen = true, listenConfig{"localhost", 7} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -62,13 +62,13 @@ func TestEnvironment(t *testing.T) {
 
 func TestEnvironmentFaults(t *testing.T) {
 	vars := variables(map[string]string{
-		"LOADSTAR_PORT":               "x",
-		"LOADSTAR_WORKER_URLS":        "b:2,grpc://c:3",
-		"LOADSTAR_ACCESS_LOG":         "perhaps",
-		"LOADSTAR_POLICY":             "kv_aware",
-		"LOADSTAR_REQUEST_ID_HEADERS": ",",
-		"LOADSTAR_ENABLE_IGW":         "true",
-		"API_KEY_VALIDATION_URLS":     "http://keys.example",
+		"LOADSTAR_PORT":                      "x",
+		"LOADSTAR_WORKER_URLS":               "b:2,grpc://c:3",
+		"LOADSTAR_ACCESS_LOG":                "perhaps",
+		"LOADSTAR_POLICY":                    "kv_aware",
+		"LOADSTAR_REQUEST_ID_HEADERS":        ",",
+		"LOADSTAR_ENABLE_PROGRAM_SCHEDULING": "true",
+		"API_KEY_VALIDATION_URLS":            "http://keys.example",
 	})
 	want := []string{
 		`LOADSTAR_PORT: "x" is not a whole number from 0 to 65535`,
@@ -76,7 +76,7 @@ func TestEnvironmentFaults(t *testing.T) {
 		`LOADSTAR_WORKER_URLS: "b:2" has no scheme: write it as http://HOST:PORT`,
 		`LOADSTAR_WORKER_URLS grpc://c:3 is not supported: workers are spoken to over HTTP; start the engine's OpenAI server and give its http:// URL`,
 		`LOADSTAR_POLICY kv_aware is not in this version: it comes with placement by KV-cache events; leave it out and take --policy cache_aware, which needs none`,
-		`LOADSTAR_ENABLE_IGW is not in this version: it comes with pools of several models; leave it out and run one router for each model`,
+		`LOADSTAR_ENABLE_PROGRAM_SCHEDULING is not in this version: it comes with program scheduling; leave it out`,
 		`API_KEY_VALIDATION_URLS is not supported: keys are checked here; leave it out and give them by --client-api-keys-file`,
 	}
 	_, err := parse(nil, vars)
