@@ -108,7 +108,8 @@ func TestAcquireReleaseAllocatesNothing(t *testing.T) {
 				if err != nil {
 					t.Fatalf("Acquire: %v", err)
 				}
-				l.FirstByte(0)
+				l.FirstByte(q.Now)
+				r.Learn(&l, Usage{Prompt: 16 * len(tc.key)})
 				l.Release(Completed, q.Now)
 			}
 			for range 100 { // scratch space grows and pools fill

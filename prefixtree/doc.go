@@ -54,6 +54,10 @@
 // was last touched 2^31 inserts ago is evicted even when there is room, which
 // keeps differences meaningful.
 //
+// Where ages are tracked, each worker's blocks are also counted by the insert that
+// used them last, in a few spans in two more cells, so that Insert can say how far
+// down in the worker's own order of last use a key stood.
+//
 // Insert takes from a reserve of free cells (a sixteenth of the limit, at most
 // 256 KiB) and evicts afterwards, at most 64 entries at a time, until the
 // reserve is back. So an insert never evicts what it walks on, its time is

@@ -100,8 +100,14 @@ func startServed(t testing.TB, o Options, serve func(*Proxy, net.Listener) error
 	served := make(chan error, 1)
 	go func() { served <- serve(p, ln) }()
 	t.Cleanup(func() {
-		if n := r.snapshot().Refused; n != 0 {
-			t.Errorf("%d releases were refused, want 0", n)
+		v := r.snapshot()
+		if v.Refused != 0 {
+			t.Errorf("%d releases were refused, want 0", v.Refused)
+		}
+		for i := range v.Workers {
+			if w := &v.Workers[i]; w.Load+w.InPhase[actors.Reserved] == 0 && (w.Pending != 0 || w.Held != 0) {
+				t.Errorf("%s has %d blocks pending and holds %d without a lease, want 0", w.URL, w.Pending, w.Held)
+			}
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
