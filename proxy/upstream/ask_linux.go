@@ -49,9 +49,9 @@ func (c *Conn) turn(fd uintptr) (over bool) {
 	n, err := c.take(fd)
 	if c.ask == nil {
 		c.n, c.failed = max(n, 0), err
-		return err != syscall.EAGAIN
+		return err != syscall.EAGAIN //nolint:errorlint // the kernel wraps nothing
 	}
-	if err != syscall.EAGAIN {
+	if err != syscall.EAGAIN { //nolint:errorlint // likewise
 		c.ask, c.failed = nil, ErrStirred
 		return true
 	}
@@ -68,7 +68,7 @@ func (c *Conn) turn(fd uintptr) (over bool) {
 func (c *Conn) take(fd uintptr) (n int, err error) {
 	for {
 		n, err = syscall.Read(int(fd), c.into)
-		if err != syscall.EINTR {
+		if err != syscall.EINTR { //nolint:errorlint // likewise
 			return n, err
 		}
 	}

@@ -36,7 +36,8 @@ func TestParse(t *testing.T) {
 		{
 			"all there is",
 			"- {url: 'http://b:2@3', model_id: m, priority: 7, cost: 0.5, worker_type: prefill+decode, bootstrap_port: 9000, labels: {zone: a, n: 1}}",
-			two, []discovery.Worker{full},
+			two,
+			[]discovery.Worker{full},
 		},
 		{"none", "[]", whole, nil},
 		{"none below a key", "workers: []", whole, nil},
