@@ -75,7 +75,7 @@ type message struct {
 }
 
 // Source is one source's way to say what it knows. Its methods return when the loop
-// has taken that, or when the Reconciler ends.
+// has taken that, or when the Reconciler ends; any goroutine may call them.
 type Source struct {
 	r    *Reconciler
 	name string
@@ -97,8 +97,8 @@ func New(fleet Fleet, o Options) *Reconciler {
 	return r
 }
 
-// Add adds a source that somebody else runs, who calls its methods from one goroutine
-// at a time. Those added before come first where several name a worker.
+// Add adds a source that somebody else runs. Those added before come first where
+// several name a worker.
 func (r *Reconciler) Add(name string) *Source {
 	s := &Source{r: r, name: name}
 	r.send(message{kind: kindAdd, source: s})
