@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -203,6 +204,26 @@ func TestPlacedBecomesHints(t *testing.T) {
 		after(2 * gatherEvery)
 		if v, _ := other.View(); v.In[Placed] != 2 || v.Dropped[Surplus] != 5 {
 			t.Errorf("%d messages and %d prompts dropped, want 2 and 5", v.In[Placed], v.Dropped[Surplus])
+		}
+	})
+}
+
+// Of a flood of prompts no more reach the tree than its budget has.
+func TestFloodOfHints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := join(t, newBus(), "r", 1)
+		const each, sent = maxExpanded / actors.MaxPlacementBlocks, 12
+		var all []actors.Placement
+		for i := range each {
+			all = append(all, actors.Placement{Worker: fmt.Sprint("w", i), Key: make([]uint64, actors.MaxPlacementBlocks)})
+		}
+		for range sent {
+			writePlaced(slices.Clone(all), func() head { return head{name: "x", sequence: 1} }, func(b []byte) { r.Hear(Placed, b) })
+		}
+		synctest.Wait()
+		want := maxHintBlocks / maxExpanded * each
+		if v, _ := r.View(); len(r.fleet.hinted) != want || v.In[Placed] != sent || int(v.Dropped[Surplus]) != sent*each-want {
+			t.Errorf("%d hints of %d messages, and %d dropped; want %d of %d and %d", len(r.fleet.hinted), v.In[Placed], v.Dropped[Surplus], want, sent, sent*each-want)
 		}
 	})
 }
