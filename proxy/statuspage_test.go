@@ -319,7 +319,7 @@ func TestWhoSeesTheStatus(t *testing.T) {
 			}
 			figures := r.call("HEAD", "/status/events", "", tc.headers...)
 			if figures.Status != tc.figures {
-				t.Errorf("figures: %d, want %d", figures.Status, tc.figures)
+				t.Fatalf("figures: %d, want %d", figures.Status, tc.figures)
 			}
 			if tc.reason != "" {
 				wantProblem(t, r.call("GET", "/status/events", "", tc.headers...), tc.figures, tc.reason)
