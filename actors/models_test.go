@@ -226,6 +226,9 @@ func TestCatalogSaysWhatWorkersServe(t *testing.T) {
 			q := Request{Model: []byte(string(m)), Now: now}
 			got := slices.Clone(s.candidates(&q, Regular))
 			if sc, ok := s.scopeOf(&q); ok {
+				if sc.set != nil && len(sc.set.ids) == s.members {
+					t.Fatalf("step %d, %c: all members serve it, and it has a set", step, m)
+				}
 				if want := s.gather(&q, Regular, sc.set, true); !slices.Equal(got, want) {
 					t.Fatalf("step %d, %c: candidates %+v, want %+v", step, m, got, want)
 				}

@@ -84,6 +84,47 @@ func TestToldModelsReachThoseWhoWait(t *testing.T) {
 	})
 }
 
+// Nobody waits behind one who waits for other workers: who asks for a model that one
+// has told since, who asks for one that nobody has told, and who asks for none.
+func TestToldModelsPartLanes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := roomy(t, 2, RoomOptions{MaxPerWorker: 1, QueueSize: 8, QueueTimeout: time.Minute})
+		a, b := r.call(&Request{}), r.call(&Request{})
+		if a.lease.URL != base(1) {
+			a, b = b, a
+		}
+		unknown, named := r.call(&Request{Model: []byte("q")}), r.call(&Request{Model: []byte("p")})
+		tellModels(t, r, base(1), true, "p")
+		none := r.call(&Request{})
+		a.lease.Release(Completed, 0)
+		wantAnswer(t, named, nil)
+		if !unknown.waits() || !none.waits() || named.lease.URL != base(1) {
+			t.Fatalf("served at %s, want %s, and the others to wait", named.lease.URL, base(1))
+		}
+		named.lease.Release(Completed, 0)
+		wantAnswer(t, none, nil)
+		if !unknown.waits() {
+			t.Fatalf("served at %s, want it to wait for the worker that takes any model", unknown.lease.URL)
+		}
+		b.lease.Release(Completed, 0)
+		wantAnswer(t, unknown, nil)
+		none.lease.Release(Completed, 0)
+		unknown.lease.Release(Completed, 0)
+	})
+}
+
+// Who waits for a model that nobody serves any more is told so, though there be no
+// room for anybody.
+func TestToldModelsWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := roomy(t, 1, RoomOptions{MaxLive: 1, QueueSize: 8, QueueTimeout: time.Minute})
+		running, waits := r.call(&Request{}), r.call(&Request{Model: []byte("x")})
+		tellModels(t, r, base(0), true, "y")
+		wantAnswer(t, waits, ErrNoModel)
+		running.end(0)
+	})
+}
+
 // quietRoom is a registry's state whose clock never ticks: time is told by
 // requests and returns alone.
 func quietRoom(t *testing.T, room RoomOptions) (s *state, come func(now int64) *Request) {

@@ -374,6 +374,11 @@ func TestModelAliases(t *testing.T) {
 	if !strings.Contains(string(got.Body), "`lost`") || strings.Contains(string(got.Body), "nobody") {
 		t.Errorf("answer %s, want the name that was asked for", got.Body)
 	}
+	for range 10 { // one of them likely where that request was
+		if got := r.forModel("mX", 0); !strings.Contains(string(got.Body), "`mX`") {
+			t.Errorf("answer %s, want the name that was asked for", got.Body)
+		}
+	}
 	if got := r.forModel("m2", 0); string(got.Body) != `"b"` {
 		t.Errorf("answer %s under its own name, want b's", got.Body)
 	}
