@@ -68,7 +68,7 @@ func (c *chaos) disturb(rng *rand.Rand) {
 	local, isLocal := w.(scripted)
 	out := len(c.removed) + len(c.refuses) // at most: one may be both
 	most := len(c.workers) - 2
-	switch rng.IntN(6) {
+	switch rng.IntN(7) {
 	case 0:
 		c.r.router.ReportHealth(w.URL(), errors.New("chaos"))
 	case 1:
@@ -99,7 +99,17 @@ func (c *chaos) disturb(rng *rand.Rand) {
 			}
 			c.refuses[i] = true
 		}
+	case 6:
+		for _, w := range c.workers {
+			c.tellModels(w, rng.IntN(4))
+		}
 	}
+}
+
+// tellModels has a worker tell that it serves the requests' model, and so many others
+// less one; or nothing.
+func (c *chaos) tellModels(w chaosWorker, n int) {
+	_, _ = c.r.router.SetModels(w.URL(), []string{"m", "m1", "m2"}[:n]) // it may be no member
 }
 
 // join makes a worker a member again.
@@ -138,6 +148,9 @@ func (c *chaos) mend() {
 			c.join(i)
 		}
 		c.r.router.ReportHealth(c.workers[i].URL(), nil)
+	}
+	for _, w := range c.workers {
+		c.tellModels(w, 0)
 	}
 	c.awaitHealthy()
 	c.forgetPush()
