@@ -120,7 +120,7 @@ func TestWorkersREST(t *testing.T) {
 	name := url.PathEscape(w.URL())
 	wantAnswer(t, r.call("POST", "/workers", body), 409, fmt.Sprintf(`{"error":"Worker %s already exists","code":"ADD_WORKER_FAILED"}`, w.URL()))
 	one := fmt.Sprintf(`{"url":%q,"model_id":"m1","worker_type":"regular","is_healthy":true,"load":0,"connection_mode":"Http","priority":7,"cost":2.5,`+
-		`"breaker":"closed","phases":{},"processed":0,"foreign":0,"labels":{"zone":"a"},"source":"api"}`, w.URL())
+		`"breaker":"closed","phases":{},"processed":0,"models":["m1"],"foreign":0,"labels":{"zone":"a"},"source":"api"}`, w.URL())
 	wantAnswer(t, r.call("GET", "/workers/"+name, ""), 200, one)
 	wantAnswer(t, r.call("GET", "/workers", ""), 200,
 		`{"workers":[`+one+`],"total":1,"stats":{"prefill_count":0,"decode_count":0,"regular_count":1}}`)

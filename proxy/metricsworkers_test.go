@@ -31,7 +31,11 @@ func fprintWorker(w io.Writer, k *actors.WorkerView, policies string) {
 	metrics.WriteCounterUint64(w, series("vllm_router_cb_outcomes_total", "outcome", "success"), k.CBGood)
 	metrics.WriteCounterUint64(w, series("vllm_router_cb_outcomes_total", "outcome", "failure"), k.CBBad)
 	metrics.WriteGaugeUint64(w, series("loadstar_worker_foreign_load"), uint64(k.Foreign))
+	metrics.WriteGaugeUint64(w, series("loadstar_worker_foreign_pending_blocks"), uint64(k.ForeignPending))
 	metrics.WriteGaugeUint64(w, series("loadstar_worker_pending_blocks"), uint64(k.Pending))
+	if k.Speed > 0 {
+		metrics.WriteGaugeFloat64(w, series("loadstar_worker_prefill_blocks_per_second"), k.Speed)
+	}
 	metrics.WriteCounterUint64(w, series("loadstar_cb_spared_total"), k.CBSpared)
 	metrics.WriteGaugeUint64(w, series("loadstar_worker_wedged"), boolGauge(k.Wedged))
 	for ph, n := range k.InPhase {
@@ -59,7 +63,7 @@ func someWorker(r *rand.Rand, url string) *actors.WorkerView {
 	n := func() uint64 { return r.Uint64N(3) * (r.Uint64() >> (16 + r.Uint64N(48))) }
 	k := &actors.WorkerView{Healthy: r.Uint64N(2) == 0, Wedged: r.Uint64N(2) == 0, Breaker: actors.BreakerState(r.Uint64N(3))}
 	k.URL = url
-	k.Load, k.Foreign, k.Pending = int(n()), int(n()), int(n())
+	k.Load, k.Foreign, k.ForeignPending, k.Pending, k.Speed = int(n()), int(n()), int(n()), int(n()), float64(n())/3
 	k.Granted, k.CBGood, k.CBBad, k.CBSpared = n(), n(), n(), n()
 	for i := range k.InPhase {
 		k.InPhase[i] = int(n())

@@ -77,7 +77,7 @@ func TestStatusPageInABrowser(t *testing.T) {
 		}
 		b.wait(rowText("127.0.0.1:1\\n")+`.querySelector('[data-label=State] div').textContent`, "unhealthy")
 		b.wait(rowText("127.0.0.1:1\\n")+`.querySelectorAll('.small')[0].textContent`, "<script>hacked=true</script>")
-		b.wait(rowText("127.0.0.1:1\\n")+`.querySelectorAll('.small')[1].textContent`, "zone <b>x</b>")
+		b.wait(rowText("127.0.0.1:1\\n")+`.querySelectorAll('.small')[1].textContent`, `models ["<script>hacked=true</script>"] · source api · zone <b>x</b>`)
 
 		// The filter, and the pause, by keys alone.
 		b.eval(`(() => { const f = document.getElementById('filter'); f.value = 'unhealthy'; f.focus(); })()`)
