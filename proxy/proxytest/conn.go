@@ -193,7 +193,7 @@ func (c *conn) end(reset bool) {
 	c.w.touch()
 	c.w.mu.Lock()
 	already := c.closed
-	c.closed = true
+	c.closed, c.link.ended = true, true
 	if c.idle != nil {
 		c.idle.Stop()
 	}

@@ -22,6 +22,8 @@ type link struct {
 	// onGone runs once, before gone is closed, when the peer has left.
 	onGone func(at time.Time)
 
+	ended bool // by this end, so writeNow sends no more; guarded by the lock it is given
+
 	// writing is held during a write until its error has been noted.
 	writing sync.Mutex
 
@@ -207,6 +209,11 @@ func (l *link) writeNow(b []byte, mu sync.Locker, try func(n int)) error {
 	err := l.raw.Write(func(fd uintptr) bool {
 		for len(b) > 0 {
 			mu.Lock()
+			if l.ended {
+				mu.Unlock()
+				failed = net.ErrClosed
+				return true
+			}
 			n, err := syscall.Write(int(fd), b)
 			if n > 0 {
 				b = b[n:]
