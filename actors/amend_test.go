@@ -73,10 +73,4 @@ func TestAmendRefused(t *testing.T) {
 			t.Errorf("%s: the other one has model %s, want it as it was", c.name, v.Model)
 		}
 	}
-	if ms, err := r.Members(base(0), 0); err != nil || len(ms) != 1 || ms[0].URL != base(0) {
-		t.Errorf("members at %s: %v, %v, want one", base(0), ms, err)
-	}
-	if ms, err := r.Members("http://nobody:1", 0); err != nil || len(ms) != 0 {
-		t.Errorf("members nowhere: %v, %v, want none", ms, err)
-	}
 }

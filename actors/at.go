@@ -2,8 +2,8 @@ package actors
 
 // WorkerAt is a worker at some base URL, as Registry.At tells of it.
 type WorkerAt struct {
+	Spec
 	ID       WorkerID
-	Handle   any  // of the worker's Spec
 	Member   bool // false: removed, with leases still live
 	Healthy  bool
 	Draining bool
@@ -42,5 +42,5 @@ func (s *state) at(base string) []WorkerAt {
 }
 
 func (w *worker) at(id WorkerID) WorkerAt {
-	return WorkerAt{ID: id, Handle: w.spec.Handle, Member: w.member, Healthy: w.health.healthy, Draining: w.emptying.on()}
+	return WorkerAt{Spec: w.spec, ID: id, Member: w.member, Healthy: w.health.healthy, Draining: w.emptying.on()}
 }

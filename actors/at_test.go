@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 )
@@ -13,15 +14,15 @@ func TestAt(t *testing.T) {
 	ids := add(t, r, ranked...)
 	check := func(what, base string, want int) {
 		t.Helper()
-		var all []WorkerAt
+		all := []WorkerAt{}
 		for _, v := range snap(t, r).Workers {
 			if v.Base == base {
-				all = append(all, WorkerAt{v.ID, v.Handle, v.Member, v.Healthy, v.Draining})
+				all = append(all, WorkerAt{v.Spec, v.ID, v.Member, v.Healthy, v.Draining})
 			}
 		}
 		got := r.At(base)
 		slices.SortFunc(got, func(a, b WorkerAt) int { return int(a.ID) - int(b.ID) })
-		if len(got) != want || !slices.Equal(got, all) {
+		if len(got) != want || !reflect.DeepEqual(got, all) {
 			t.Errorf("%s: at %s are %+v, want %d as in the snapshot: %+v", what, base, got, want, all)
 		}
 	}

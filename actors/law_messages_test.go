@@ -22,7 +22,6 @@ var wantMessages = map[string]string{
 	"removeWorkers":   "url string; reply chan<- removeReply",
 	"healthReport":    "base string; reason string; reply chan<- bool",
 	"snapshotRequest": "into []WorkerView; now int64; reply chan<- Snapshot",
-	"membersRequest":  "base string; now int64; reply chan<- []WorkerView",
 	"healthRequest":   "now int64; reply chan<- FleetHealth",
 	"atRequest":       "base string; reply chan<- []WorkerAt",
 	"leasesRequest":   "now int64; reply chan<- []LeaseView",

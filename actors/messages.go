@@ -123,14 +123,6 @@ type snapshotRequest struct {
 
 func (m snapshotRequest) apply(s *state) { m.reply <- s.snapshot(m.into[:0], m.now) }
 
-type membersRequest struct {
-	base  string
-	now   int64
-	reply chan<- []WorkerView
-}
-
-func (m membersRequest) apply(s *state) { m.reply <- s.membersOf(m.base, m.now) }
-
 type healthRequest struct {
 	now   int64
 	reply chan<- FleetHealth

@@ -210,16 +210,6 @@ func (r *Registry) SnapshotInto(workers []WorkerView, now int64) (Snapshot, erro
 	return v, nil
 }
 
-// Members lists the members at a base URL. The error is ErrStopped.
-func (r *Registry) Members(base string, now int64) ([]WorkerView, error) {
-	reply := make(chan []WorkerView, 1)
-	v, ok := ask(r, membersRequest{base, now, reply}, reply)
-	if !ok {
-		return nil, ErrStopped
-	}
-	return v, nil
-}
-
 // Health says how much of the fleet may serve requests; nothing of it, once the
 // registry has ended. It costs the loop less than a Snapshot.
 func (r *Registry) Health(now int64) FleetHealth {

@@ -186,15 +186,6 @@ func (s *state) workerView(id WorkerID, now int64) WorkerView {
 	}
 }
 
-// membersOf lists the members at a base URL.
-func (s *state) membersOf(base string, now int64) []WorkerView {
-	all := make([]WorkerView, 0, len(s.byBase[base]))
-	for _, id := range s.byBase[base] {
-		all = append(all, s.workerView(id, now))
-	}
-	return all
-}
-
 func (m *room) view(now int64) RoomView {
 	v := RoomView{
 		Admitted: m.admitted, Admissions: m.admissions, Dismissed: m.dismissed,

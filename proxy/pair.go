@@ -304,13 +304,13 @@ func (x *exchange) decodeAt(lease actors.Lease) (again bool, err error) {
 	s.began = time.Now()
 	size, err := x.converse(pool, lease.Worker)
 	if err == nil {
-		x.answerBegan(&lease)
 		p.metrics.pd.decode.Update(time.Since(s.began).Seconds())
 		if p.router.NeedsFirstByte(actors.Decode) {
 			lease.FirstByte(0)
 		}
 		cause = actors.CauseOf(x.answer.Status)
 		x.takeHead(size)
+		x.answerBegan(&lease)
 		if x.answer.Status >= 400 {
 			again, err = x.decodeRefused(&lease, &reuse)
 			var f *failure

@@ -125,9 +125,9 @@ func (x *exchange) runWhole(lease actors.Lease) (again bool, err error) {
 	x.compose(x.ctx.Request.Header.Method(), pool, x.target, x.headers, lease.Rank, x.body, x.framed)
 	size, err := x.converse(pool, lease.Worker)
 	if err == nil {
-		x.answerBegan(&lease)
 		cause = actors.CauseOf(x.answer.Status)
 		x.takeHead(size)
+		x.answerBegan(&lease)
 		if p.router.NeedsFirstByte(x.query.Role) && !x.sse { // of events the stream tells
 			lease.FirstByte(p.firstAt(&x.record))
 		}

@@ -40,11 +40,11 @@ func (f discovered) Bring(w discovery.Worker) error {
 
 // amend has members be as w says and get requests. It reports false if one of them
 // has left meanwhile.
-func (f discovered) amend(members []actors.WorkerView, w *discovery.Worker) bool {
+func (f discovered) amend(members []actors.WorkerAt, w *discovery.Worker) bool {
 	specs := make([]actors.Spec, len(members))
 	for i := range members {
 		specs[i] = actors.Spec{
-			URL: members[i].URL, Roles: w.Roles, Model: w.Model, Priority: w.Priority, Cost: w.Cost, Labels: w.Labels,
+			URL: members[i].URL, Roles: w.Roles, Model: w.Model, Models: w.Models, Priority: w.Priority, Cost: w.Cost, Labels: w.Labels,
 			Source: w.Source, Process: w.Process,
 		}
 	}
@@ -54,7 +54,7 @@ func (f discovered) amend(members []actors.WorkerView, w *discovery.Worker) bool
 // isSame reports whether what a source says now can be said of the members that are
 // there: not if it is another process, if its bootstrap server is elsewhere, or if
 // some of its ranks have left.
-func isSame(members []actors.WorkerView, w *discovery.Worker) bool {
+func isSame(members []actors.WorkerAt, w *discovery.Worker) bool {
 	base, rank := splitRank(w.URL)
 	bootstrap := ""
 	if w.Bootstrap != 0 {
@@ -74,22 +74,18 @@ func (f discovered) Drain(w discovery.Worker) {
 }
 
 // membersAt lists the members that a URL names: one, or all ranks at it.
-func (f discovered) membersAt(name string) (members []actors.WorkerView) {
+func (f discovered) membersAt(name string) (members []actors.WorkerAt) {
 	base, _ := splitRank(name)
-	all, err := f.p.router.Members(base, f.p.now())
-	if err != nil {
-		return nil
-	}
-	for i := range all {
-		if all[i].URL == name || base == name {
-			members = append(members, all[i])
+	for _, w := range f.p.router.At(base) {
+		if w.Member && (w.URL == name || base == name) {
+			members = append(members, w)
 		}
 	}
 	return members
 }
 
 // isDiscovered reports whether all members were brought by sources.
-func isDiscovered(members []actors.WorkerView) bool {
+func isDiscovered(members []actors.WorkerAt) bool {
 	for i := range members {
 		switch members[i].Source {
 		case "", SourceFlags, sourceAPI, sourceZMQ:

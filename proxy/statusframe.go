@@ -13,11 +13,19 @@ import (
 // statusEvery is how often the status page is told anew.
 const statusEvery = time.Second
 
-// answerBegan notes that the answer has begun.
+// answerBegan notes that the answer has begun, whose head was taken. Of events the
+// stream tells: engines send the head of those before they look at the prompt.
 func (x *exchange) answerBegan(lease *actors.Lease) {
-	x.record.firstByte()
-	if x.p.viewers.Watched() {
-		x.p.viewers.Answered(lease.URL, x.record.first)
+	if x.record.first = 0; !x.sse {
+		x.p.began(&x.record, lease)
+	}
+}
+
+// began notes that the first byte of an answer has come.
+func (p *Proxy) began(r *record, lease *actors.Lease) {
+	r.firstByte()
+	if p.viewers.Watched() {
+		p.viewers.Answered(lease.URL, r.first)
 	}
 }
 

@@ -89,6 +89,9 @@ func (s *stream) WriteTo(w io.Writer) (n int64, err error) {
 				s.pins = false
 				pinAnswer(&s.lease, piece)
 			}
+			if s.sse && s.record.first == 0 {
+				s.p.began(&s.record, &s.lease)
+			}
 			if s.tells && s.leased {
 				s.tells = false
 				s.lease.FirstByte(s.p.now())
