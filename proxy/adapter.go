@@ -146,8 +146,8 @@ func (c *controlClient) post(ctx context.Context, to, auth string, body []byte) 
 	return &workerRefusal{resp.StatusCode, errorMessage(answer)}
 }
 
-// disguised reports whether a worker would read a path as one of this router's own
-// that only operators may call, written in another way.
+// disguised reports whether a worker would read a path as one that it shares with
+// this router, which only operators may call, written in another way.
 func (p *Proxy) disguised(path []byte) bool {
 	if bytes.IndexByte(path, '%') < 0 {
 		return false
@@ -157,5 +157,5 @@ func (p *Proxy) disguised(path []byte) bool {
 		return false
 	}
 	r := p.routes[plain]
-	return r != nil && r.admin
+	return r != nil && r.both
 }

@@ -21,6 +21,7 @@ type route struct {
 	del   func(*exchange)
 	admin bool // changes the fleet, or shows what only its operators should see
 	page  pagePart
+	both  bool // workers have the path too, and it must not be reached there
 }
 
 // ownRoutes lists the paths that this router answers itself; see routeOf for
@@ -39,8 +40,8 @@ func (p *Proxy) ownRoutes() map[string]*route {
 		"/add_worker":             {class: pathAdmin, post: (*exchange).addWorker, admin: true},
 		"/remove_worker":          {class: pathAdmin, post: (*exchange).removeWorker, admin: true},
 		"/flush_cache":            {class: pathAdmin, post: (*exchange).flushCache, admin: true},
-		"/v1/load_lora_adapter":   {class: pathAdmin, post: (*exchange).changeAdapter, admin: true},
-		"/v1/unload_lora_adapter": {class: pathAdmin, post: (*exchange).changeAdapter, admin: true},
+		"/v1/load_lora_adapter":   {class: pathAdmin, post: (*exchange).changeAdapter, admin: true, both: true},
+		"/v1/unload_lora_adapter": {class: pathAdmin, post: (*exchange).changeAdapter, admin: true, both: true},
 		"/workers":                {class: pathAdmin, get: (*exchange).getWorkers, post: (*exchange).postWorkers, admin: true},
 		"/status":                 statusRoute,
 		"/status/events":          {class: pathAdmin, get: (*exchange).statusEvents, admin: true, page: pageFigures},
