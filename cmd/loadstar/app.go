@@ -23,6 +23,7 @@ type program struct {
 	route   action    // the router
 	demo    action    // the router on simulated workers
 	top     action    // the status of a router that runs
+	check   action    // whether a router is well
 }
 
 // usageError is all that is wrong with a command line.
@@ -72,44 +73,47 @@ func parse(args []string, env environment) (config, error) {
 		parsed = c
 		return nil
 	}
-	err := program{env: env, out: io.Discard, route: keep, demo: keep, top: keep}.run(context.Background(), args)
+	err := program{env: env, out: io.Discard, route: keep, demo: keep, top: keep, check: keep}.run(context.Background(), args)
 	return parsed, err
 }
+
+// What --help and the man page say of the program.
+const (
+	usage       = "a router for LLM inference workers"
+	description = "Each flag can be set by the environment variable named in its brackets; a flag wins over\n" +
+		"its variable. A list takes the values up to the next flag: --worker-urls URL1 URL2."
+)
 
 // newApp gives the application for a normalised argument list. faults were found
 // in that list; they are reported together with those of the values.
 func newApp(p program, faults []error) *cli.App {
 	flags, route := command(p, "", faults, p.route)
-	demoFlags, demo := command(p, demoCommand, faults, p.demo)
-	topFlags, showTop := command(p, topCommand, faults, p.top)
+	actions := map[string]action{
+		demoCommand: p.demo, topCommand: p.top, checkCommand: p.check, completionCommand: p.writeCompletion, manCommand: p.writeMan,
+	}
+	all := make([]*cli.Command, len(commands))
+	for i, c := range commands {
+		of, do := command(p, c.name, faults, actions[c.name])
+		all[i] = &cli.Command{
+			Name: c.name, Usage: c.usage, UsageText: strings.TrimSpace("loadstar " + c.name + " " + c.synopsis),
+			Flags: of, Action: do, HideHelpCommand: true,
+		}
+	}
 	return &cli.App{
 		Name:    "loadstar",
 		Version: p.version,
-		Usage:   "a router for LLM inference workers",
+		Usage:   usage,
 		UsageText: "loadstar [flags]        route to the workers of --worker-urls, or of --prefill and --decode\n" +
 			"loadstar demo [flags]   route to simulated workers\n" +
-			"loadstar top [URL]      show what a running router does",
-		Description: "Each flag can be set by the environment variable named in its brackets; a flag wins over\n" +
-			"its variable. A list takes the values up to the next flag: --worker-urls URL1 URL2.",
+			"loadstar top [URL]      show what a running router does\n" +
+			"loadstar check [URL]    ask whether a router is well",
+		Description:     description,
 		Writer:          p.out,
 		Flags:           flags,
 		Action:          route,
 		HideHelpCommand: true,
-		Commands: []*cli.Command{{
-			Name:            demoCommand,
-			Usage:           "route to simulated workers in this process",
-			Flags:           demoFlags,
-			Action:          demo,
-			HideHelpCommand: true,
-		}, {
-			Name:            topCommand,
-			Usage:           "show what a running router does, in a terminal",
-			UsageText:       "loadstar top [URL] [flags]",
-			Flags:           topFlags,
-			Action:          showTop,
-			HideHelpCommand: true,
-		}},
-		ExitErrHandler: func(*cli.Context, error) {}, // only main ends the process
+		Commands:        all,
+		ExitErrHandler:  func(*cli.Context, error) {}, // only main ends the process
 	}
 }
 
@@ -124,7 +128,7 @@ func command(p program, name string, faults []error, do action) ([]cli.Flag, cli
 	}
 	return flags, func(ctx *cli.Context) error {
 		all := slices.Concat(faults, readAll(opts, p.env))
-		if name != topCommand {
+		if routes(name) {
 			all = append(all, refusedByEnvironment(p.env)...)
 			if !c.PD.Enabled {
 				all = append(all, outsidePD(opts, p.env)...)
@@ -135,18 +139,6 @@ func command(p program, name string, faults []error, do action) ([]cli.Flag, cli
 			return usageError(all)
 		}
 		return do(ctx.Context, c)
-	}
-}
-
-// commandOptions is every flag of a command.
-func commandOptions(c *config, command string) []*option {
-	switch command {
-	case demoCommand:
-		return append(options(c), demoOptions(c)...)
-	case topCommand:
-		return topOptions(&c.Top)
-	default:
-		return options(c)
 	}
 }
 

@@ -22,19 +22,13 @@ const (
 	versionFlag = "version"
 )
 
-// The commands beside the router itself.
-const (
-	demoCommand = "demo"
-	topCommand  = "top"
-)
-
 // normalise reads an argument list as vllm-router's front ends do, which cli
 // does not: a list takes all values up to the next flag, a switch takes a bare
 // true or false, and a long name may be cut short where that is unambiguous.
 // known gives the flags of a command.
 func normalise(args []string, known func(command string) []*option) commandLine {
 	var line commandLine
-	if len(args) > 0 && (args[0] == demoCommand || args[0] == topCommand) {
+	if len(args) > 0 && isCommand(args[0]) {
 		line.command, args = args[0], args[1:]
 	}
 	words := newVocabulary(known(line.command))
@@ -42,8 +36,8 @@ func normalise(args []string, known func(command string) []*option) commandLine 
 	for len(args) > 0 {
 		arg := args[0]
 		args = args[1:]
-		if !isFlag(arg) && secret == "" && line.command == topCommand {
-			line.add("url", arg)
+		if bare := bareFlag(line.command); bare != "" && !isFlag(arg) && secret == "" {
+			line.add(bare, arg)
 			continue
 		}
 		if !isFlag(arg) && secret != "" {
@@ -51,7 +45,7 @@ func normalise(args []string, known func(command string) []*option) commandLine 
 			continue
 		}
 		if !isFlag(arg) {
-			line.fault(fmt.Errorf("unexpected argument %q: flags begin with two dashes, several values follow their flag separated by spaces, and demo or top comes first", arg))
+			line.fault(fmt.Errorf("unexpected argument %q: flags begin with two dashes, several values follow their flag separated by spaces, and a command such as demo or top comes first", arg))
 			continue
 		}
 		typed, value, inline := strings.Cut(arg, "=")

@@ -15,15 +15,18 @@ import (
 //
 // A duration of zero means "none" wherever the field says so.
 type config struct {
-	Demo    bool      // the demo command: simulated workers are added after the check
-	Top     topConfig // of the top command, which has nothing else
-	Compat  bool      // reopens what is deliberately stricter than in vllm-router
-	Listen  listenConfig
-	TLS     tlsConfig
-	Access  accessConfig
-	HTTP    httpConfig
-	Workers workersConfig
-	Sources sourcesConfig
+	Demo  bool          // the demo command: simulated workers are added after the check
+	Top   topConfig     // of the top command, which has nothing else
+	Check checkupConfig // likewise of check
+	// Completion is likewise of completion.
+	Completion completionConfig
+	Compat     bool // reopens what is deliberately stricter than in vllm-router
+	Listen     listenConfig
+	TLS        tlsConfig
+	Access     accessConfig
+	HTTP       httpConfig
+	Workers    workersConfig
+	Sources    sourcesConfig
 	// WorkerTLS is for https workers.
 	WorkerTLS workerTLSConfig
 	Models    modelsConfig

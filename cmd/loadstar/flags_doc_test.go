@@ -48,7 +48,7 @@ Written by ` + "`go test -run TestFlagsDoc -update ./cmd/loadstar`" + ` from the
 The last column compares with vllm-router 0.1.17.
 `)
 	category := ""
-	for _, o := range append(commandOptions(new(config), demoCommand), commandOptions(new(config), topCommand)...) {
+	for _, o := range everyOption() {
 		if o.category != category {
 			category = o.category
 			fmt.Fprintf(&b, "\n## %s\n\n| flag | environment | default | meaning | compared |\n|---|---|---|---|---|\n", strings.ToUpper(category[:1])+category[1:])
@@ -67,6 +67,16 @@ The last column compares with vllm-router 0.1.17.
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", shown, when, r.sentence, strings.Join(r.harmless, ", "))
 	}
 	return b.String()
+}
+
+// everyOption is every flag of every command; those that the demo shares with the
+// router are there once.
+func everyOption() []*option {
+	var all []*option
+	for _, c := range commands {
+		all = append(all, commandOptions(new(config), c.name)...)
+	}
+	return all
 }
 
 func docDefault(o *option) string {

@@ -241,7 +241,7 @@ func TestReadmeNames(t *testing.T) {
 		}
 	}
 	known := make(map[string]bool)
-	for _, o := range append(commandOptions(new(config), demoCommand), topOptions(new(topConfig))...) {
+	for _, o := range everyOption() {
 		known["--"+o.name] = true
 	}
 	for _, m := range regexp.MustCompile(`--[a-z][a-z-]+\*?`).FindAllString(text, -1) {

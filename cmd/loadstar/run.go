@@ -96,6 +96,8 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 	}
 	log.Info("listening", "address", s.clients.Addr().String(), "tls", a.clientTLS != nil, "metrics", s.metrics.Addr().String(), "admin", admin,
 		"policy", policyText(c), "workers", len(fleet), "version", version)
+	boss := managerOf()
+	boss.ready(log)
 	fresh, stopFresh := context.WithCancel(context.Background())
 	defer stopFresh()
 	keepFresh(fresh, a.files, log)
@@ -130,6 +132,7 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 			return fmt.Errorf("the listener ended: %w", err)
 		}
 		line.closeDoor()
+		boss.tell(managerStopping, log)
 		return shutdown(p, c.Shutdown, signals, log)
 	}
 }
