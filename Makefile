@@ -12,7 +12,7 @@ ADDR      ?= 127.0.0.1:30000
 PEERS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test race fuzz chaos bench bench-smoke bench-compare bench-report lint fmt tidy-check check
+.PHONY: help build run test race fuzz chaos bench bench-smoke bench-compare bench-report manuals lint fmt tidy-check check
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -53,6 +53,13 @@ bench-compare: ## measure the router beside all others that are found, in PATH o
 
 bench-report: ## make pages and charts again from the raw results in bench/results
 	$(GO) run ./bench report
+
+manuals: build ## the man page and shell completions, in bin/manuals
+	@mkdir -p bin/manuals
+	bin/loadstar man > bin/manuals/loadstar.1
+	bin/loadstar completion bash > bin/manuals/loadstar.bash
+	bin/loadstar completion zsh > bin/manuals/_loadstar
+	bin/loadstar completion fish > bin/manuals/loadstar.fish
 
 lint: ## static checks, architecture rules included
 	$(GO) vet ./...
