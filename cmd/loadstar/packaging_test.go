@@ -122,7 +122,7 @@ func checkPod(t *testing.T, o object) config {
 			t.Errorf("probe %+v, want %s by %s", probe, path, scheme)
 		}
 	}
-	if ends := int((c.Shutdown.Delay + c.Shutdown.Grace).Seconds()); pod.TerminationGracePeriodSeconds < ends+10 {
+	if ends := int((c.Shutdown.Delay + c.Shutdown.Grace).Seconds()); pod.TerminationGracePeriodSeconds < ends+15 {
 		t.Errorf("%d s to terminate, want at least %d and some more", pod.TerminationGracePeriodSeconds, ends)
 	}
 	if c.Shutdown.Delay == 0 {
