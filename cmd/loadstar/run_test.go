@@ -42,6 +42,8 @@ func start(t *testing.T, ready string, args ...string) (*exec.Cmd, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var faults strings.Builder
+	cmd.Stderr = &faults
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +58,8 @@ func start(t *testing.T, ready string, args ...string) (*exec.Cmd, string) {
 			return cmd, lines.String()
 		}
 		if err != nil {
-			t.Fatalf("the program ended without saying %q: %v\n%s", ready, err, lines.String())
+			_ = cmd.Wait() // until then its faults are not complete
+			t.Fatalf("the program ended without saying %q: %v\n%s%s", ready, err, lines.String(), faults.String())
 		}
 	}
 }
