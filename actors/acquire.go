@@ -172,6 +172,9 @@ func (s *state) choose(r *Request, role Role) (c choice, ok bool) {
 		}
 		chosen = s.policies[role].Choose(&s.asked, candidates)
 	}
+	if r.Explain != nil {
+		s.explain(&r.Explain.Of[role], r.Explain.Most, len(r.Key), role, candidates, &chosen)
+	}
 	return choice{
 		worker: WorkerID(candidates[chosen.Index].ID),
 		decision: Decision{

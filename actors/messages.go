@@ -180,11 +180,12 @@ type Request struct {
 	Retry   bool       // a worker has seen an earlier attempt of this request
 	Stream  bool       // the answer is a stream, of which FirstByte tells
 
-	Class     uint8     // 0 to Classes-1; of those who wait the highest goes first
-	Tenant    uint64    // names who shares fairly with others of a class; 0 is one of them
-	Deadline  int64     // when the answer must have begun, in the time of Now; 0: whenever
-	Own       bool      // the router's own: under no admission, and it never waits
-	Admission Admission // filled in with the first lease, where there are limits; a retry with it is not admitted again
+	Class     uint8        // 0 to Classes-1; of those who wait the highest goes first
+	Tenant    uint64       // names who shares fairly with others of a class; 0 is one of them
+	Deadline  int64        // when the answer must have begun, in the time of Now; 0: whenever
+	Own       bool         // the router's own: under no admission, and it never waits
+	Explain   *Explanation // filled in with each choice, for who wants to know; lent as the request is
+	Admission Admission    // filled in with the first lease, where there are limits; a retry with it is not admitted again
 
 	hits   []prefixtree.Hit // filled by the tree
 	own    int              // 1 + the worker at which it has a reservation; 0 for none

@@ -49,8 +49,9 @@ type exchange struct {
 	scan    routekey.Scanner
 	query   actors.Request
 	exclude []actors.WorkerID
-	seen    int     // attempts that a worker has seen, and that failed; those of a decode phase are counted apart
-	suspect suspect // at which the first of them failed
+	why     *actors.Explanation // memory for that of the query; nil until one was wanted
+	seen    int                 // attempts that a worker has seen, and that failed; those of a decode phase are counted apart
+	suspect suspect             // at which the first of them failed
 
 	sse     bool // the worker's answer is a stream of events
 	encoded bool // or compressed
@@ -89,6 +90,7 @@ func (x *exchange) begin(ctx *fasthttp.RequestCtx) {
 	x.moved, x.lent, x.kept, x.roams, x.framed, x.off = false, false, false, false, false, nil
 	x.split.begin()
 	x.seen, x.suspect, x.query.Admission = 0, suspect{}, actors.Admission{}
+	x.query.Explain = nil
 	x.exclude = x.exclude[:0]
 	x.share.of = x.p.bodies
 	x.record = record{started: time.Now()}

@@ -77,6 +77,8 @@ func (x *exchange) readHeaders() *problem {
 				}
 				x.framed = true
 			}
+		case 18:
+			x.noteExplain(&l)
 		}
 		x.noteSession(&f, &l)
 		x.noteID(&f, &l)

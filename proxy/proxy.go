@@ -51,6 +51,7 @@ type Options struct {
 	Compat            bool              // keep to what vllm-router answers where this router is stricter
 	AccessLog         bool              // log one line a request
 	PrometheusBuckets bool              // histograms with le buckets instead of vmrange
+	WorkerHeader      bool              // name in answers the worker they come from, and explain its choice to who asks
 	DebugEndpoints    bool              // serve pprof and the state dump on the metrics listener
 	AskModels         bool              // ask workers which models they serve, for requests to go by
 	Aliases           map[string]string // other names for models

@@ -60,7 +60,7 @@ func (x *exchange) setHead(status int, reason []byte) {
 	if len(x.id) == 0 {
 		x.id = appendRequestID(x.id, x.path)
 	}
-	x.lines = x.appendCORS(x.lines)
+	x.lines = x.appendCORS(x.appendWorker(x.lines))
 	v := append(x.carried[:0], x.id...)
 	if n := len(x.lines); n > 0 {
 		v = append(v, "\r\n"...)

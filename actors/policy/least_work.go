@@ -22,6 +22,8 @@ type leastWork struct {
 	decay   float64 // weight of the past in backlog
 	perLoad float64 // γ, in blocks
 
+	missPrice, heldPrice float64 // of the last choice, for Weigh
+
 	backlogs perPool[float64] // moving averages of the mean pending blocks of a worker
 }
 
@@ -44,6 +46,7 @@ func (p *leastWork) Choose(req *Request, c []Candidate) Choice {
 	if !req.Decode {
 		missPrice, heldPrice = 1+p.lambda(req, c), 0
 	}
+	p.missPrice, p.heldPrice = missPrice, heldPrice
 	t := newTie(req.Key)
 	least, cheapest := math.Inf(1), math.Inf(1)
 	longest := 0
@@ -81,6 +84,21 @@ func (p *leastWork) Choose(req *Request, c []Candidate) Choice {
 		choice.Reason = PrefixHit
 	}
 	return choice
+}
+
+// Weigh repeats the sum of Choose, which has it in its loop: a call for each worker
+// would cost every request more than a copy that a test holds to it.
+func (p *leastWork) Weigh(req *Request, w *Candidate) (lambda, cost float64) {
+	cost = float64(w.Pending) + float64(p.heldPrice*float64(w.Held)) +
+		float64(p.missPrice*float64(max(req.Blocks-w.Match, 0))) +
+		float64(p.perLoad*float64(w.Load))
+	if w.Cost > 0 {
+		cost *= w.Cost
+	}
+	if w.Pace > 0 {
+		cost *= w.Pace
+	}
+	return p.missPrice - 1, cost
 }
 
 // lambda takes the present backlog into the pool's average and prices a miss of this

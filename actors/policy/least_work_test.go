@@ -2,6 +2,7 @@ package policy
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -228,5 +229,35 @@ func TestLeastWorkPriceOfAMiss(t *testing.T) {
 				t.Errorf("λ = %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+// Weigh says what Choose went by: the chosen worker's cost is the least of all, and λ
+// is that of the choice.
+func TestLeastWorkWeighsAsItChose(t *testing.T) {
+	draws := rand.New(rand.NewPCG(3, 7))
+	all := fleet(12)
+	p := newLeastWork(DefaultOptions())
+	priced := false
+	for range 2000 {
+		req, c := scenario(draws, all)
+		req.Decode = draws.IntN(4) == 0
+		for i := range c {
+			c[i].Held, c[i].Pace, c[i].Cost = draws.IntN(500), 0.5+draws.Float64(), 0.5+draws.Float64()
+		}
+		got := p.Choose(&req, c)
+		lambda, least := p.Weigh(&req, &c[got.Index])
+		if req.Decode && lambda != 0 || lambda < 0 {
+			t.Fatalf("λ = %v for %+v", lambda, req)
+		}
+		priced = priced || lambda > 0.01
+		for i := range c {
+			if _, cost := p.Weigh(&req, &c[i]); cost < least {
+				t.Fatalf("worker %d costs %v, less than the chosen %d with %v; %+v", i, cost, got.Index, least, req)
+			}
+		}
+	}
+	if !priced {
+		t.Error("a miss never had a price")
 	}
 }

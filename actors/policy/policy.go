@@ -78,6 +78,14 @@ type Policy interface {
 	Choose(req *Request, candidates []Candidate) Choice
 }
 
+// Weigher is a policy that goes by what a request costs at each worker.
+type Weigher interface {
+	// Weigh says what the last call of Choose, which was for the same request,
+	// has taken for the cost of it at one of its candidates, in blocks, and for the
+	// price of a miss above its own time.
+	Weigh(req *Request, c *Candidate) (lambda, cost float64)
+}
+
 // Member is a worker of the fleet, healthy or not.
 type Member struct {
 	ID  uint32

@@ -72,6 +72,7 @@ type httpConfig struct {
 	// CORSOrigins are the origins that browsers may call from; empty is none.
 	CORSOrigins      []string
 	ForwardedHeaders bool // add X-Forwarded-For, -Proto and -Host
+	WorkerHeader     bool // name workers in answers
 }
 
 // workersConfig is the fleet at start-up.

@@ -67,6 +67,12 @@ func httpOptions(c *config) []*option {
 			one:   readSwitch(&c.HTTP.ForwardedHeaders),
 		},
 		{
+			name: "worker-header", category: category, from: ours,
+			usage: "name in answers the worker they come from (x-loadstar-worker), and to requests with \"x-loadstar-explain: 1\" explain the choice; " +
+				"clients see workers' addresses by it",
+			one: readSwitch(&c.HTTP.WorkerHeader),
+		},
+		{
 			name: "compat", category: category, from: ours,
 			usage: "do as vllm-router does where this router is deliberately stricter: " +
 				"administration from anywhere without a key, success for unknown and repeated workers, errors as plain text, unknown models to any worker, no budget for retries",

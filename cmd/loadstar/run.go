@@ -207,7 +207,7 @@ func proxyOptions(c config, log *slog.Logger) proxy.Options {
 			Connections: connections(c, log), IdleConns: idleConnsPerWorker,
 		},
 		WorkerKey: c.Workers.APIKey, RequestIDHeaders: c.HTTP.RequestIDHeaders, Ranks: c.Workers.DPSize,
-		CORSOrigins: c.HTTP.CORSOrigins, ForwardedHeaders: c.HTTP.ForwardedHeaders, Compat: c.Compat,
+		CORSOrigins: c.HTTP.CORSOrigins, ForwardedHeaders: c.HTTP.ForwardedHeaders, WorkerHeader: c.HTTP.WorkerHeader, Compat: c.Compat,
 		Heartbeat: c.Timeouts.Heartbeat, AccessLog: c.Logging.AccessLog, PrometheusBuckets: c.Metrics.Buckets == bucketsPrometheus,
 		WorkerHosts: c.Access.WorkerHosts, AdminKey: c.Access.AdminKey, AdminListener: c.Access.HasAdminListener(),
 		DebugEndpoints: c.Metrics.Debug, StartupTimeout: c.Workers.StartupTimeout, Version: version, Log: log,
