@@ -81,9 +81,19 @@ func (r *Router) AcquireFor(q *Request, c Client) (Lease, error) {
 	}
 	l, err := r.tree.AcquireFor(q, c)
 	if err == nil {
+		l.Decision.Best = q.best()
 		r.insert(q, &l, q.Role)
 	}
 	return l, err
+}
+
+// best is the longest prefix of q's prompt that any worker is thought to have.
+func (q *Request) best() int {
+	most := uint32(0)
+	for i := range q.hits {
+		most = max(most, q.hits[i].Blocks)
+	}
+	return min(int(most), len(q.Key))
 }
 
 // AcquirePair is AcquirePairFor a client that never leaves.
@@ -104,6 +114,8 @@ func (r *Router) AcquirePairFor(q *Request, c Client) (prefill, decode Lease, er
 		return prefill, decode, err
 	}
 	split := prefill.registry != nil
+	decode.Decision.Best = q.best()
+	prefill.Decision.Best = decode.Decision.Best
 	if split && r.prefixes[Prefill] {
 		r.insert(q, &prefill, Prefill)
 	}

@@ -16,6 +16,7 @@ type Decision struct {
 	MinLoad    int
 	Imbalanced bool
 	Candidates int // workers that might have served the request
+	Best       int // leading blocks thought to be cached at the worker that has most of them; see Router
 }
 
 // Snapshot is the registry's state at one instant.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -50,6 +51,7 @@ func replayCommand() *cli.Command {
 			&cli.StringFlag{Name: "peers-dir", Usage: "look for programs in `DIR` before PATH, as in a virtual environment's bin"},
 			&cli.StringFlag{Name: "loadstar", Usage: "Loadstar's `BINARY`; without it, one is built"},
 			&cli.StringFlag{Name: "json", Usage: "write the result to this `FILE` as JSON; - for the standard output, instead of the table"},
+			&cli.StringFlag{Name: "decisions", Usage: "replay nothing: sum up `FILE`, what /debug/decisions of Loadstar has shown; - for the standard input"},
 			&cli.IntFlag{Name: routerCore, Hidden: true, Value: -1},
 		},
 		Action: runReplay,
@@ -57,6 +59,9 @@ func replayCommand() *cli.Command {
 }
 
 func runReplay(c *cli.Context) error {
+	if name := c.String("decisions"); name != "" {
+		return sumUp(c, name)
+	}
 	if c.NArg() != 1 {
 		return fmt.Errorf("%d arguments: give one workload, behind the flags", c.NArg())
 	}
@@ -95,6 +100,23 @@ func runReplay(c *cli.Context) error {
 		return cli.Exit("", 1)
 	}
 	return err
+}
+
+// sumUp prints a summary of a log of decisions.
+func sumUp(c *cli.Context, name string) error {
+	if c.NArg() > 0 {
+		return fmt.Errorf("--decisions takes no workload: leave out %s", c.Args().First())
+	}
+	in := io.Reader(os.Stdin)
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in = f
+	}
+	return replay.SumUp(in, c.App.Writer)
 }
 
 // replayAgain runs the command on the cores that are not the routers'. It says

@@ -284,6 +284,7 @@ func (x *exchange) forward() {
 	case err == nil:
 		x.findKey()
 		x.once = !x.repeatable()
+		x.explainAll()
 		x.serve(x.plan())
 		x.strand()
 	case errors.Is(err, errTooLarge):

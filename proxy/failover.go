@@ -144,6 +144,7 @@ func (s *stream) resume(cause actors.Cause) error {
 	s.drop()
 	x.exclude = append(x.exclude, s.lease.Worker)
 	s.release(cause)
+	s.record.cause = cause
 	sp.left--
 	var ok bool
 	if sp.body, ok = sp.request.AppendBody(sp.body[:0], x.body, sp.follower.Text(), sp.follower.Tokens()); !ok {
@@ -204,6 +205,7 @@ func (s *stream) rejoin() (again bool, err error) {
 	}
 	x.link.drop()
 	s.release(cause)
+	x.record.cause = cause
 	switch cause {
 	case actors.ClientGone:
 		return false, errClientGone

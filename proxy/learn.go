@@ -15,14 +15,17 @@ func (x *exchange) learns(lease *actors.Lease) bool {
 		lease.Decision.Blocks > 0 && x.split.pair.ID == (pd.ID{})
 }
 
-// learn has the router learn from the usage in a whole answer to a request of a role.
-func (p *Proxy) learn(role actors.Role, lease *actors.Lease, answer []byte) {
+// learn has the router learn from the usage in a whole answer to a request of a role,
+// and returns it; none where nobody wants to know.
+func (p *Proxy) learn(role actors.Role, lease *actors.Lease, answer []byte) usage.Usage {
 	if !p.router.NeedsUsage(role) {
-		return
+		return usage.Usage{}
 	}
 	var s usage.Scanner
 	s.Feed(answer)
-	p.learnt(lease, s.Usage())
+	u := s.Usage()
+	p.learnt(lease, u)
+	return u
 }
 
 // learnt has the router learn from a usage, before the lease is released.

@@ -43,6 +43,7 @@ func (p *Proxy) ownRoutes() map[string]*route {
 		"/v1/load_lora_adapter":   {class: pathAdmin, post: (*exchange).changeAdapter, admin: true, both: true},
 		"/v1/unload_lora_adapter": {class: pathAdmin, post: (*exchange).changeAdapter, admin: true, both: true},
 		"/workers":                {class: pathAdmin, get: (*exchange).getWorkers, post: (*exchange).postWorkers, admin: true},
+		"/debug/decisions":        {class: pathAdmin, get: (*exchange).writeDecisions, admin: true},
 		"/status":                 statusRoute,
 		"/status/events":          {class: pathAdmin, get: (*exchange).statusEvents, admin: true, page: pageFigures},
 	}

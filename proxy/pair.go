@@ -184,6 +184,7 @@ func (x *exchange) pair(prefill, decode *actors.Lease) {
 	x.startClock()
 	x.p.metrics.decided(&prefill.Decision)
 	x.p.logDecision(x, prefill)
+	x.noteDecision(prefill, true)
 }
 
 // prefillFirst runs the prefill and reads what it has for the decode worker. It
@@ -193,6 +194,9 @@ func (x *exchange) prefillFirst(lease actors.Lease) (again bool, err error) {
 	cause, reuse := actors.Aborted, false
 	defer func() {
 		x.link.part(pool, reuse)
+		if err != nil || again {
+			x.record.cause = cause
+		}
 		x.release(&lease, cause, again)
 	}()
 	s.body = x.composePrefill(&x.leg, &lease, s.body[:0])

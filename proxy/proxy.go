@@ -15,6 +15,7 @@ import (
 	"loadstar/actors/discovery/zmq"
 	"loadstar/actors/peers"
 	"loadstar/actors/workerurl"
+	"loadstar/proxy/decisions"
 	"loadstar/proxy/keyring"
 	"loadstar/proxy/statuspage"
 	"loadstar/proxy/upstream"
@@ -52,6 +53,7 @@ type Options struct {
 	AccessLog         bool              // log one line a request
 	PrometheusBuckets bool              // histograms with le buckets instead of vmrange
 	WorkerHeader      bool              // name in answers the worker they come from, and explain its choice to who asks
+	DecisionLog       int               // decisions that /debug/decisions shows; 0 keeps none
 	DebugEndpoints    bool              // serve pprof and the state dump on the metrics listener
 	AskModels         bool              // ask workers which models they serve, for requests to go by
 	Aliases           map[string]string // other names for models
@@ -113,6 +115,7 @@ type Proxy struct {
 	watcher       *watch.Watcher // nil where the platform has none
 	metrics       *metricSet
 	viewers       *statuspage.Hub
+	decisions     *decisions.Log // nil if none are kept
 	control       *controlClient
 	models        *modelDesk
 	routes        map[string]*route
@@ -158,6 +161,7 @@ func New(o Options) (*Proxy, error) {
 	o.Router.Room.Now = p.now
 	o.Router.AnyForUnknown = o.Compat
 	p.aliases = newAliases(o.Aliases)
+	p.decisions = decisions.New(o.DecisionLog)
 	router, err := actors.NewRouter(o.Router)
 	if err != nil {
 		return nil, err

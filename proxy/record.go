@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"loadstar/actors"
+	"loadstar/proxy/decisions"
 )
 
 // record is what is remembered of a request for metrics and the access log.
@@ -22,9 +23,10 @@ type record struct {
 	others   bool // another worker might have served the last attempt
 	bytes    int64
 	worker   string
-	tenant   string       // whose key the client has; empty if keys are not checked or it has no name
-	prefill  string       // worker of the first phase, if there were two
-	log      *accessEntry // nil unless there is an access log
+	tenant   string           // whose key the client has; empty if keys are not checked or it has no name
+	prefill  string           // worker of the first phase, if there were two
+	decision *decisions.Entry // of the attempt that runs; nil unless decisions are kept
+	log      *accessEntry     // nil unless there is an access log
 }
 
 // accessEntry is what the access log needs beyond the metrics. It holds copies,
@@ -59,6 +61,7 @@ func (r *record) outcome() string {
 // finished counts and logs a request that has ended.
 func (p *Proxy) finished(r *record) {
 	p.metrics.finished(r)
+	p.keepDecision(r, r.outcome(), r.status)
 	if r.log == nil {
 		return
 	}

@@ -155,6 +155,7 @@ func (x *exchange) granted(lease *actors.Lease) {
 	x.startClock()
 	x.p.metrics.decided(&lease.Decision)
 	x.p.logDecision(x, lease)
+	x.noteDecision(lease, false)
 }
 
 // exclusion keeps later attempts away from the worker of this one.

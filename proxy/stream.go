@@ -85,6 +85,9 @@ func (s *stream) WriteTo(w io.Writer) (n int64, err error) {
 			return n, err
 		}
 		if len(piece) > 0 {
+			if n == 0 {
+				s.record.firstPiece()
+			}
 			if s.pins {
 				s.pins = false
 				pinAnswer(&s.lease, piece)
@@ -247,7 +250,9 @@ func (s *stream) release(c actors.Cause) {
 	if s.leased {
 		s.leased = false
 		if s.learns && c == actors.Completed {
-			s.p.learnt(&s.lease, s.usage.Usage())
+			u := s.usage.Usage()
+			s.p.learnt(&s.lease, u)
+			s.record.told(u)
 		}
 		if s.pardoned && blames(c) {
 			s.lease.ReleaseUnjudged(c, s.p.now())

@@ -175,6 +175,8 @@ type metricsConfig struct {
 	Listen  listenConfig
 	Buckets bucketKind
 	Debug   bool // pprof and the state dump are served there too
+
+	Decisions int // that the admin API shows; zero keeps none
 }
 
 // logFormat says how a log line is written.

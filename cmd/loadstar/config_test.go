@@ -42,7 +42,7 @@ var defaultConfig = config{
 		ClientHeader: 10 * time.Second, ClientBody: time.Minute, ClientWrite: time.Minute, ClientIdle: 75 * time.Second,
 	},
 	Limits:   limitsConfig{MaxBodyBytes: 512 << 20, MaxBodiesBytes: 2 << 30, MaxHeaderBytes: 32 << 10, MaxConnections: 65536},
-	Metrics:  metricsConfig{Listen: listenConfig{Host: "127.0.0.1", Port: 29000}, Buckets: bucketsVMRange},
+	Metrics:  metricsConfig{Listen: listenConfig{Host: "127.0.0.1", Port: 29000}, Buckets: bucketsVMRange, Decisions: 256},
 	Logging:  loggingConfig{Format: logText},
 	Shutdown: shutdownConfig{Grace: 5 * time.Minute},
 }

@@ -1,5 +1,7 @@
 package main
 
+import "loadstar/proxy/decisions"
+
 // metricsOptions is the metrics listener.
 func metricsOptions(m *metricsConfig) []*option {
 	const category = "metrics"
@@ -25,6 +27,11 @@ func metricsOptions(m *metricsConfig) []*option {
 			name: "debug-endpoints", category: category, from: ours,
 			usage: "serve profiles and a dump of the state on the metrics listener",
 			one:   readSwitch(&m.Debug),
+		},
+		{
+			name: "decision-log", arg: "N", category: category, def: "256", from: ours,
+			usage: "keep the last N decisions for /debug/decisions of the admin API (at most 4096); 0 keeps none",
+			one:   readWhole(&m.Decisions, 0, decisions.MaxEntries),
 		},
 	}
 }

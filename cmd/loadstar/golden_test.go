@@ -157,8 +157,9 @@ func TestOwnFlags(t *testing.T) {
 		}},
 		{"shutdown", "--shutdown-delay-secs 15 --shutdown-grace-period-secs 0", func(c *config) { c.Shutdown = shutdownConfig{Delay: 15 * time.Second} }},
 		{"a successor", "--takeover /run/loadstar/door", func(c *config) { c.Shutdown.Takeover = "/run/loadstar/door" }},
-		{"logs and metrics", "--log-format json --access-log --histogram-buckets prometheus --debug-endpoints", func(c *config) {
+		{"logs and metrics", "--log-format json --access-log --histogram-buckets prometheus --debug-endpoints --decision-log 0", func(c *config) {
 			c.Logging.Format, c.Logging.AccessLog, c.Metrics.Buckets, c.Metrics.Debug = logJSON, true, bucketsPrometheus, true
+			c.Metrics.Decisions = 0
 		}},
 		{"ports that the system chooses", "--port 0 --prometheus-port 0", func(c *config) { c.Listen.Port, c.Metrics.Listen.Port = 0, 0 }},
 		{"demo", "demo --listen [::1]:8080 --port 9 --policy least_work --retry-max-r 2", func(c *config) {

@@ -210,7 +210,7 @@ func proxyOptions(c config, log *slog.Logger) proxy.Options {
 		CORSOrigins: c.HTTP.CORSOrigins, ForwardedHeaders: c.HTTP.ForwardedHeaders, WorkerHeader: c.HTTP.WorkerHeader, Compat: c.Compat,
 		Heartbeat: c.Timeouts.Heartbeat, AccessLog: c.Logging.AccessLog, PrometheusBuckets: c.Metrics.Buckets == bucketsPrometheus,
 		WorkerHosts: c.Access.WorkerHosts, AdminKey: c.Access.AdminKey, AdminListener: c.Access.HasAdminListener(),
-		DebugEndpoints: c.Metrics.Debug, StartupTimeout: c.Workers.StartupTimeout, Version: version, Log: log,
+		DecisionLog: c.Metrics.Decisions, DebugEndpoints: c.Metrics.Debug, StartupTimeout: c.Workers.StartupTimeout, Version: version, Log: log,
 		AskModels: c.Models.Ask, Aliases: c.Models.Aliases,
 	}
 	if c.Compat && len(o.CORSOrigins) == 0 {
