@@ -78,6 +78,22 @@ func workerToJSON(v *actors.WorkerView) any {
 	return p
 }
 
+// workersJSON is the fleet as GET /workers shows it.
+type workersJSON struct {
+	Workers []any     `json:"workers"`
+	Total   int       `json:"total"`
+	Stats   statsJSON `json:"stats"`
+	Leaving []any     `json:"leaving,omitempty"`
+}
+
+// statsJSON is vllm-router's counts, and behind them ours.
+type statsJSON struct {
+	Prefill int        `json:"prefill_count"`
+	Decode  int        `json:"decode_count"`
+	Regular int        `json:"regular_count"`
+	Cache   *cacheJSON `json:"cache,omitempty"`
+}
+
 // getWorkers lists the members of the fleet, and apart from them the workers
 // that were removed and still have requests running.
 func (x *exchange) getWorkers() {
@@ -101,22 +117,9 @@ func (x *exchange) getWorkers() {
 			}
 		}
 	}
-	x.answerJSON(fasthttp.StatusOK, struct {
-		Workers []any `json:"workers"`
-		Total   int   `json:"total"`
-		Stats   struct {
-			Prefill int `json:"prefill_count"`
-			Decode  int `json:"decode_count"`
-			Regular int `json:"regular_count"`
-		} `json:"stats"`
-		Leaving []any `json:"leaving,omitempty"`
-	}{
+	x.answerJSON(fasthttp.StatusOK, workersJSON{
 		Workers: members, Total: len(members), Leaving: leaving,
-		Stats: struct {
-			Prefill int `json:"prefill_count"`
-			Decode  int `json:"decode_count"`
-			Regular int `json:"regular_count"`
-		}{counts[actors.Prefill], counts[actors.Decode], counts[actors.Regular]},
+		Stats: statsJSON{counts[actors.Prefill], counts[actors.Decode], counts[actors.Regular], x.p.metrics.cache()},
 	})
 }
 

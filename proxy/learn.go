@@ -38,5 +38,5 @@ func (p *Proxy) learnt(lease *actors.Lease, u usage.Usage) {
 		told.Cached = int(u.Cached)
 	}
 	p.router.Learn(lease, told)
-	p.metrics.usage.add(u)
+	p.metrics.usage.add(u, &lease.Decision)
 }

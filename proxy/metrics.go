@@ -40,6 +40,7 @@ type metricSet struct {
 	minLoad    *metrics.Gauge
 	prompt     *metrics.Counter
 	matched    *metrics.Counter
+	best       *metrics.Counter
 	pd         pdMetrics
 	usage      usageMetrics
 	failover   failoverMetrics
@@ -101,6 +102,7 @@ func newMetricSet(p *Proxy) *metricSet {
 	m.minLoad = s.NewGauge("vllm_router_min_load", nil)
 	m.prompt = s.NewCounter("loadstar_prompt_blocks_total")
 	m.matched = s.NewCounter("loadstar_prompt_blocks_matched_total")
+	m.best = s.NewCounter("loadstar_prompt_blocks_best_total")
 	for _, r := range p.roles() {
 		if p.router.NeedsUsage(r) && m.usage.prompt == nil {
 			m.usage = newUsageMetrics(s)
@@ -147,6 +149,7 @@ func (m *metricSet) decided(d *actors.Decision) {
 	if d.Blocks > 0 && m.p.needsKey {
 		m.prompt.Add(d.Blocks)
 		m.matched.Add(d.Match)
+		m.best.Add(d.Best)
 	}
 	if d.Imbalanced {
 		m.imbalances.Inc()
