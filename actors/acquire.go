@@ -171,6 +171,9 @@ func (s *state) choose(r *Request, role Role) (c choice, ok bool) {
 			Model: s.scope.number(), Pool: s.scope.pool(),
 		}
 		chosen = s.policies[role].Choose(&s.asked, candidates)
+		if s.shadows != nil {
+			s.overshadow(role, candidates, chosen.Index)
+		}
 	}
 	if r.Explain != nil {
 		s.explain(&r.Explain.Of[role], r.Explain.Most, len(r.Key), role, candidates, &chosen)

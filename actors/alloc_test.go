@@ -198,3 +198,24 @@ func TestRoomAllocatesNothing(t *testing.T) {
 		t.Errorf("%d waits, %d admitted, want two a run and none", s.room.waits, s.room.admitted)
 	}
 }
+
+// Nor do an explanation and shadow policies, once there is memory for them.
+func TestExplainedChoicesAllocateNothing(t *testing.T) {
+	r := shadowed(t, "least_work", 20, "cache_aware", "random", "consistent_hash", "sticky_least_loaded")
+	q := &Request{Key: key(0, 64, 1), Session: []byte("header:x-session-id:1"), Explain: &Explanation{Most: 16}}
+	pair := func() {
+		q.Head++
+		q.Explain.Clear()
+		l, err := r.Acquire(q)
+		if err != nil {
+			t.Fatalf("Acquire: %v", err)
+		}
+		l.Release(Completed, q.Now)
+	}
+	for range 200 {
+		pair()
+	}
+	if got := testing.AllocsPerRun(2000, pair); got != 0 {
+		t.Errorf("%v allocations, want 0", got)
+	}
+}

@@ -159,25 +159,31 @@ func (s *state) retire(id WorkerID) {
 	s.emit(Event{Kind: WorkerRetired, URL: w.spec.URL})
 	delete(s.byURL, w.spec.URL)
 	s.workers[id] = worker{}
+	s.forgetShares(id)
 	s.freeIDs = append(s.freeIDs, id)
 }
 
 // membershipChanged tells the policies that keep something about members.
 func (s *state) membershipChanged() {
 	s.room.unsettled, s.room.regroup = true, true
-	for r := range s.policies {
-		k, ok := s.policies[r].(policy.MemberKeeper)
-		if !ok {
-			continue
-		}
-		var ms []policy.Member
-		for i := range s.workers {
-			if w := &s.workers[i]; w.member && w.spec.Roles.Has(Role(r)) {
-				ms = append(ms, policy.Member{ID: uint32(i), URL: w.spec.URL})
+	for r := range numRoles {
+		s.everyPolicy(r, func(p policy.Policy) {
+			if k, ok := p.(policy.MemberKeeper); ok {
+				k.SetMembers(s.membersIn(r))
 			}
-		}
-		k.SetMembers(ms)
+		})
 	}
+}
+
+// membersIn lists the members that serve a role.
+func (s *state) membersIn(r Role) []policy.Member {
+	var ms []policy.Member
+	for i := range s.workers {
+		if w := &s.workers[i]; w.member && w.spec.Roles.Has(r) {
+			ms = append(ms, policy.Member{ID: uint32(i), URL: w.spec.URL})
+		}
+	}
+	return ms
 }
 
 // reportHealth takes the result of a check of everything at base, and reports

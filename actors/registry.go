@@ -12,6 +12,7 @@ import (
 type Options struct {
 	Policy        [numRoles]string // name of the policy that chooses among workers of each role
 	PolicyOptions policy.Options
+	Shadows       []string // names of policies that are asked beside, and not obeyed; at most MaxShadows
 	Health        HealthOptions
 	Breaker       BreakerOptions
 	Retries       RetryOptions

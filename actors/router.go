@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"slices"
 
 	"loadstar/actors/policy"
 )
@@ -19,8 +20,8 @@ type RouterOptions struct {
 type Router struct {
 	*Registry
 	tree       *Tree          // nil when no policy reads prefixes
-	firstBytes [numRoles]bool // roles whose policy reads pending prompt work, or all when wedged workers are looked for
-	prefixes   [numRoles]bool // roles whose policy reads prefixes
+	firstBytes [numRoles]bool // roles whose policy, or a shadow, reads pending prompt work, or all when wedged workers are looked for
+	prefixes   [numRoles]bool // roles whose policy, or a shadow, reads prefixes
 	learns     [numRoles]bool // roles whose policy reads what is learnt from answers
 	progress   bool           // wedged workers are looked for
 }
@@ -38,8 +39,8 @@ func NewRouter(o RouterOptions) (*Router, error) {
 		learns = learns || r.learns[role]
 	}
 	for role, name := range o.Policy {
-		r.prefixes[role] = policy.NeedsPrefixes(name)
-		r.firstBytes[role] = r.learns[role] || r.progress
+		r.prefixes[role] = policy.NeedsPrefixes(name) || slices.ContainsFunc(o.Shadows, policy.NeedsPrefixes)
+		r.firstBytes[role] = r.learns[role] || r.progress || slices.ContainsFunc(o.Shadows, policy.NeedsWork)
 		if r.prefixes[role] && r.tree == nil {
 			r.tree = newTree(registry, o.TreeBytes, learns, o.KeepPlacements)
 		}

@@ -33,6 +33,7 @@ type Snapshot struct {
 	RetryTokens   float64 // retries that the budget allows at this instant; without meaning when there is none
 	RetryRefused  uint64  // for want of a token, since the start
 	Room          RoomView
+	Shadows       []ShadowView // nil without shadow policies
 }
 
 // RoomView is the limits' side of a Snapshot. Without limits it is all zero.
@@ -157,7 +158,7 @@ func (s *state) snapshot(into []WorkerView, now int64) Snapshot {
 			v.OldestLease = max(v.OldestLease, time.Duration(now-sl.since))
 		}
 	}
-	v.Room = s.room.view(now)
+	v.Room, v.Shadows = s.room.view(now), s.shadowViews()
 	for _, p := range s.policies {
 		if k, ok := p.(policy.SessionKeeper); ok {
 			v.Sessions += k.Sessions()

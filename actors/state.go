@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"loadstar/actors/policy"
 )
@@ -52,6 +53,7 @@ type state struct {
 	epochs   uint32 // memberships begun
 	drains   uint32 // of workers, begun
 	policies [numRoles]policy.Policy
+	shadows  []shadow // nil without shadow policies
 	pools    [numRoles]pool
 	pins     pins
 	budget   budget
@@ -167,6 +169,12 @@ func newState(o Options, events chan<- Event) (*state, error) {
 		if policy.NeedsWork(o.Policy[r]) {
 			s.speeds.at = math.MinInt64
 		}
+	}
+	if s.shadows, err = newShadows(&o); err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(o.Shadows, policy.NeedsWork) {
+		s.speeds.at = math.MinInt64
 	}
 	return s, nil
 }
@@ -359,10 +367,12 @@ func (s *state) emit(e Event) {
 
 func (s *state) finishSession(session []byte) bool {
 	found := false
-	for _, p := range s.policies {
-		if k, ok := p.(policy.SessionKeeper); ok && k.FinishSession(session) {
-			found = true
-		}
+	for r, acting := range s.policies {
+		s.everyPolicy(Role(r), func(p policy.Policy) {
+			if k, ok := p.(policy.SessionKeeper); ok && k.FinishSession(session) && p == acting {
+				found = true
+			}
+		})
 	}
 	return found
 }

@@ -229,6 +229,7 @@ func (m *metricSet) writeWorkers(w io.Writer, tree *actors.TreeStats) {
 	metrics.WriteGaugeUint64(w, "loadstar_sessions", uint64(v.Sessions))
 	metrics.WriteCounterUint64(w, "loadstar_events_dropped_total", v.EventsDropped)
 	m.writeRoom(w, &v)
+	m.writeShadows(w, &v)
 	series := newWorkerSeries(m.p.policies())
 	m.pd.writeWorkers(w, &v)
 	writeCaches(w, tree, &v)

@@ -88,10 +88,11 @@ type workersConfig struct {
 // policyConfig is how a worker is chosen.
 type policyConfig struct {
 	Name           string
-	CacheThreshold float64 // share of the prompt that must be cached at a worker, 0 to 1
-	BalanceAbs     int     // requests
-	BalanceRel     float64 // ratio, at least 1
-	MaxTreeBytes   int64   // memory of all prefix trees together
+	CacheThreshold float64  // share of the prompt that must be cached at a worker, 0 to 1
+	BalanceAbs     int      // requests
+	BalanceRel     float64  // ratio, at least 1
+	MaxTreeBytes   int64    // memory of all prefix trees together
+	Shadows        []string // policies that are asked and not obeyed
 }
 
 // healthConfig is the active health check.

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
+
+	"loadstar/actors"
 )
 
 // policyPowerOfTwo is the one policy that cannot do with a single worker.
@@ -24,6 +29,11 @@ func policyOptions(p *policyConfig) []*option {
 				"consistent_hash, rendezvous_hash, sticky_least_loaded or least_work",
 			differs: "least_work is new; rendezvous_hash is in the Rust front end only; kv_aware comes later",
 			one:     readOneOf(&p.Name, "policy", policyNames...),
+		},
+		{
+			name: "shadow-policy", arg: "POLICY ...", category: category, from: ours,
+			usage: "ask these policies too, at most 4, and count what they would have done without doing it: loadstar_shadow_* metrics",
+			many:  shadowPolicies(&p.Shadows),
 		},
 		{
 			name: "cache-threshold", arg: "SHARE", category: category, def: "0.3",
@@ -53,5 +63,27 @@ func policyOptions(p *policyConfig) []*option {
 			differs: "no effect here; the Rust front end calls it --eviction-interval, which is understood too",
 			one:     readSeconds(new(time.Duration), shortest, longest),
 		},
+	}
+}
+
+// shadowPolicies reads the names of policies, each once.
+func shadowPolicies(dst *[]string) func([]string) []error {
+	return func(values []string) []error {
+		names, faults := []string{}, []error(nil)
+		for _, v := range values {
+			switch {
+			case !slices.Contains(policyNames, v):
+				faults = append(faults, fmt.Errorf("%q is not a policy: use some of %s", v, strings.Join(policyNames, ", ")))
+			case slices.Contains(names, v):
+				faults = append(faults, fmt.Errorf("%s is named twice: leave one out", v))
+			default:
+				names = append(names, v)
+			}
+		}
+		if len(names) > actors.MaxShadows {
+			faults = append(faults, fmt.Errorf("%d policies are named: leave out all but %d", len(names), actors.MaxShadows))
+		}
+		*dst = names
+		return faults
 	}
 }

@@ -133,6 +133,9 @@ func TestOwnFlags(t *testing.T) {
 		{"TLS towards workers", "--worker-tls-ca ca.pem --worker-tls-cert c.pem --worker-tls-key k.pem", func(c *config) {
 			c.WorkerTLS = workerTLSConfig{"ca.pem", tlsConfig{"c.pem", "k.pem"}}
 		}},
+		{"shadows", "--shadow-policy least_work --shadow-policy random round_robin", func(c *config) {
+			c.Policy.Shadows = []string{"least_work", "random", "round_robin"}
+		}},
 		{"keys", "--client-api-key k1 a:k2 --client-api-key k3 --client-api-keys-file keys.txt --admin-api-key ak --admin-listen 10.0.0.1:9000", func(c *config) {
 			k2 := keyring.KeyOf("k2")
 			k2.Tenant = "a"

@@ -243,7 +243,7 @@ func everyMetric(t *testing.T) string {
 		}
 	}))
 	defer worker.Close()
-	_, out := start(t, `"listening"`, "--port", "0", "--prometheus-port", "0", "--log-format", "json", "--worker-urls", worker.URL, "--stream-failover", "--workers-file", files{t, t.TempDir()}.write("workers", []byte("[]")),
+	_, out := start(t, `"listening"`, "--port", "0", "--prometheus-port", "0", "--log-format", "json", "--worker-urls", worker.URL, "--stream-failover", "--shadow-policy", "random", "--workers-file", files{t, t.TempDir()}.write("workers", []byte("[]")),
 		"--peers-nats", "nats://127.0.0.1:1", "--retry-max-retries", "2", "--retry-initial-backoff-ms", "1", "--cb-failure-threshold", "2")
 	addr := listening(t, out)
 	waitReady(t, addr)

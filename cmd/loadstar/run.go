@@ -216,7 +216,7 @@ func proxyOptions(c config, log *slog.Logger) proxy.Options {
 	if c.Compat && len(o.CORSOrigins) == 0 {
 		o.CORSOrigins = []string{"*"}
 	}
-	o.Router.PolicyOptions, o.Router.Health = p, health
+	o.Router.PolicyOptions, o.Router.Health, o.Router.Shadows = p, health, c.Policy.Shadows
 	o.Router.Breaker = actors.BreakerOptions{
 		Disabled: c.Breaker.Disabled, FailureThreshold: c.Breaker.FailureThreshold, SuccessThreshold: c.Breaker.SuccessThreshold,
 		Timeout: c.Breaker.OpenFor, Window: c.Breaker.Window, MaxOpenShare: c.Breaker.MaxOpenShare,
