@@ -80,18 +80,18 @@ func workerToJSON(v *actors.WorkerView) any {
 
 // workersJSON is the fleet as GET /workers shows it.
 type workersJSON struct {
-	Workers []any     `json:"workers"`
-	Total   int       `json:"total"`
-	Stats   statsJSON `json:"stats"`
-	Leaving []any     `json:"leaving,omitempty"`
+	Workers []any      `json:"workers"`
+	Total   int        `json:"total"`
+	Stats   statsJSON  `json:"stats"`
+	Leaving []any      `json:"leaving,omitempty"`
+	Cache   *cacheJSON `json:"cache,omitempty"` // not among the stats, all of which are counts for vllm-router's clients
 }
 
-// statsJSON is vllm-router's counts, and behind them ours.
+// statsJSON is vllm-router's counts.
 type statsJSON struct {
-	Prefill int        `json:"prefill_count"`
-	Decode  int        `json:"decode_count"`
-	Regular int        `json:"regular_count"`
-	Cache   *cacheJSON `json:"cache,omitempty"`
+	Prefill int `json:"prefill_count"`
+	Decode  int `json:"decode_count"`
+	Regular int `json:"regular_count"`
 }
 
 // getWorkers lists the members of the fleet, and apart from them the workers
@@ -119,7 +119,8 @@ func (x *exchange) getWorkers() {
 	}
 	x.answerJSON(fasthttp.StatusOK, workersJSON{
 		Workers: members, Total: len(members), Leaving: leaving,
-		Stats: statsJSON{counts[actors.Prefill], counts[actors.Decode], counts[actors.Regular], x.p.metrics.cache()},
+		Stats: statsJSON{counts[actors.Prefill], counts[actors.Decode], counts[actors.Regular]},
+		Cache: x.p.metrics.cache(),
 	})
 }
 

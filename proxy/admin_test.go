@@ -123,8 +123,8 @@ func TestWorkersREST(t *testing.T) {
 		`"breaker":"closed","phases":{},"processed":0,"models":["m1"],"foreign":0,"labels":{"zone":"a"},"source":"api"}`, w.URL())
 	wantAnswer(t, r.call("GET", "/workers/"+name, ""), 200, one)
 	wantAnswer(t, r.call("GET", "/workers", ""), 200,
-		`{"workers":[`+one+`],"total":1,"stats":{"prefill_count":0,"decode_count":0,"regular_count":1,`+
-			`"cache":{"prompt_blocks":0,"matched_blocks":0,"best_blocks":0,"tokens":{"prompt":0,"predicted":0,"reported":0,"best":0}}}}`)
+		`{"workers":[`+one+`],"total":1,"stats":{"prefill_count":0,"decode_count":0,"regular_count":1},`+
+			`"cache":{"prompt_blocks":0,"matched_blocks":0,"best_blocks":0,"tokens":{"prompt":0,"predicted":0,"reported":0,"best":0}}}`)
 	wantAnswer(t, r.call("DELETE", "/workers/"+name, ""), 200, fmt.Sprintf(`{"success":true,"message":"Worker %s removed successfully"}`, w.URL()))
 	gone := fmt.Sprintf(`{"error":"Worker %s not found","code":"WORKER_NOT_FOUND"}`, w.URL())
 	wantAnswer(t, r.call("DELETE", "/workers/"+name, ""), 404, gone)
