@@ -67,7 +67,13 @@ func TestExplain(t *testing.T) {
 
 // Those that are told of are the best of all, in order.
 func TestExplainTakesTheBest(t *testing.T) {
-	r := startRouter(t, "least_work", 1<<20)
+	for _, name := range []string{"least_work", "cache_aware"} {
+		t.Run(name, func(t *testing.T) { explainsTheBest(t, startRouter(t, name, 1<<20)) })
+	}
+}
+
+func explainsTheBest(t *testing.T, r *Router) {
+	t.Helper()
 	const all, most = 30, 8
 	for i := range all {
 		join(t, r, spec(base(i)))

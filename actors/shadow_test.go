@@ -105,6 +105,17 @@ func TestShadowFollowsTheFleet(t *testing.T) {
 	})
 }
 
+// What is to be prefilled before the first token is what waits and what is lacking.
+func TestShadowWaits(t *testing.T) {
+	r := shadowed(t, "random", 1, "round_robin")
+	for n, want := range []uint64{40, 40 + 40 + 40, 40 + 80 + 80 + 40} { // the leases before it are not prefilled
+		acquire(t, r, Request{Key: key(0, 40, uint64(n)+1)})
+		if v := shadowOf(t, r, "round_robin"); v.Wait != want {
+			t.Errorf("%d blocks for %d requests, want %d", v.Wait, n+1, want)
+		}
+	}
+}
+
 // Nobody is asked about a pinned request.
 func TestShadowOfPinned(t *testing.T) {
 	r := shadowed(t, "random", 2, "round_robin")

@@ -31,7 +31,7 @@ func TestWorkerHeader(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			w := proxytest.NewWorker(t, func(x *proxytest.Exchange) {
-				if tc.ask != "" && x.Get("x-loadstar-explain") != tc.ask {
+				if tc.ask != "" && x.Get("x-loadstar-explain") == "" {
 					t.Errorf("the worker doesn't see the client's header")
 				}
 				if tc.stream {
@@ -75,6 +75,18 @@ func TestWorkerHeader(t *testing.T) {
 			var e explanationJSON
 			if err := json.Unmarshal([]byte(text), &e); err != nil {
 				t.Fatalf("%s: %v", text, err)
+			}
+			if err := c.Post("/v1/chat/completions", chat("hello", tc.stream), jsonType, proxytest.H("X-Loadstar-Explain", "0")); err != nil {
+				t.Fatal(err)
+			}
+			if again, err := c.ReadResponse(patience); err != nil || again.Get("x-loadstar-explain") != "" {
+				t.Errorf("not asked again: %+v, %v", again, err)
+			}
+			if err := c.Post("/v1/models", "{}", jsonType); err != nil {
+				t.Fatal(err)
+			}
+			if own, err := c.ReadResponse(patience); err != nil || own.Get("x-loadstar-explain") != "" || own.Get("x-loadstar-worker") != "" {
+				t.Errorf("an answer of the router's own: %+v, %v", own, err)
 			}
 			if e.Attempts != 1 || len(e.Choices) != 1 || e.Choices[0].Chosen != w.URL() || e.Choices[0].Policy != "least_work" ||
 				e.Choices[0].Reason != "prefix_miss" || e.Choices[0].Lambda == nil || len(e.Choices[0].Workers) != 1 || e.Choices[0].Workers[0].Cost == nil {

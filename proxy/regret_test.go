@@ -65,16 +65,14 @@ func TestCacheRegret(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var v struct {
-				Stats struct{ Cache json.RawMessage }
-			}
+			var v struct{ Cache json.RawMessage }
 			if err := json.Unmarshal(got.Body, &v); err != nil {
 				t.Fatal(err)
 			}
-			if v.Stats.Cache == nil {
-				v.Stats.Cache = json.RawMessage("null")
+			if v.Cache == nil {
+				v.Cache = json.RawMessage("null")
 			}
-			if text := string(v.Stats.Cache); text != tc.want {
+			if text := string(v.Cache); text != tc.want {
 				t.Errorf("%s, want %s", text, tc.want)
 			}
 		})
