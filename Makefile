@@ -12,7 +12,7 @@ ADDR      ?= 127.0.0.1:30000
 PEERS     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test race fuzz chaos bench bench-smoke bench-compare bench-report manuals lint fmt tidy-check check
+.PHONY: help build run test race fuzz chaos bench bench-smoke bench-compare bench-report manuals chart-check lint fmt tidy-check check
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ manuals: build ## the man page and shell completions, in bin/manuals
 	bin/loadstar completion bash > bin/manuals/loadstar.bash
 	bin/loadstar completion zsh > bin/manuals/_loadstar
 	bin/loadstar completion fish > bin/manuals/loadstar.fish
+
+chart-check: ## Helm's own look at the chart; builds Helm first, which takes minutes
+	$(GO) run helm.sh/helm/v3/cmd/helm@v3.22.0 lint --strict cmd/loadstar/packaging/helm/loadstar
 
 lint: ## static checks, architecture rules included
 	$(GO) vet ./...
