@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -66,7 +67,7 @@ func TestTextsAreQuoted(t *testing.T) {
 	}
 	for line := range strings.Lines(b.String()) {
 		request, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		if strings.HasPrefix(line, "'") || strings.HasPrefix(line, ".") && !strings.Contains(" .TH .SH .SS .TP .B .br ", " "+request+" ") {
+		if strings.HasPrefix(line, "'") || strings.HasPrefix(line, ".") && !slices.Contains([]string{".TH", ".SH", ".SS", ".TP", ".B", ".br"}, request) {
 			t.Errorf("line %q is a command to the formatter", line)
 		}
 	}
