@@ -68,7 +68,7 @@ func (c *Conn) turn(fd uintptr) (over bool) {
 func (c *Conn) take(fd uintptr) (n int, err error) {
 	for {
 		n, err = syscall.Read(int(fd), c.into)
-		if err != syscall.EINTR { //nolint:errorlint // likewise
+		if err != syscall.EINTR {
 			return n, err
 		}
 	}
