@@ -23,6 +23,9 @@ func blames(c actors.Cause) bool {
 
 // release ends an attempt's lease. again says that another attempt follows.
 func (x *exchange) release(lease *actors.Lease, cause actors.Cause, again bool) {
+	if x.record.trace != nil {
+		x.record.endAttempt(cause)
+	}
 	switch now := x.p.now(); {
 	case blames(cause) && x.pardons(lease):
 		lease.ReleaseUnjudged(cause, now)

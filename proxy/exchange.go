@@ -29,6 +29,7 @@ type exchange struct {
 	named   httphead.Named
 	headers []byte // header lines for any worker
 	ownID   int    // where in headers the request id's line begins; it is the last
+	carry   carry  // of a trace
 	id      []byte // request id
 	session []byte // session key
 	asked   string // the model's name, where it is another than the body has by now
@@ -126,6 +127,9 @@ func (x *exchange) giveBack() {
 
 // leave lets go of the request, and of x itself unless a stream needs it.
 func (x *exchange) leave() {
+	if x.record.trace != nil && !x.moved {
+		x.abandonTrace() // a panic on the way out
+	}
 	x.share.giveBack()
 	x.forgetRequest()
 	if !x.lent {
@@ -182,6 +186,9 @@ func (p *Proxy) panicked(path string, r any) {
 // dispatch answers what is this router's to answer, and forwards the rest.
 func (x *exchange) dispatch() {
 	e := x.parseTarget()
+	if x.p.tracer != nil {
+		x.beginTrace()
+	}
 	if e == nil {
 		e = x.readHeaders()
 	}
@@ -327,6 +334,9 @@ func (x *exchange) findKey() {
 	}
 	q.Key, q.Head, q.Session = s.Key.Blocks, s.Key.Head, x.session
 	q.Pin, q.Stream = x.responsePin(), s.Body.Stream
+	if x.record.trace != nil {
+		x.traceQuestion()
+	}
 }
 
 // looksJSON reports whether a body may be a JSON object, whatever its

@@ -140,7 +140,7 @@ func (s *stream) barred() continuation.Refusal {
 func (s *stream) resume(cause actors.Cause) error {
 	x := s.failover.from
 	sp := &x.spare
-	s.failover.adrift, s.learns = true, false // from here on the prompt is another
+	s.failover.adrift, s.learns, s.counts = true, false, false // from here on the prompt is another
 	s.drop()
 	x.exclude = append(x.exclude, s.lease.Worker)
 	s.release(cause)
@@ -189,6 +189,9 @@ func (s *stream) rejoin() (again bool, err error) {
 	x.patience = p.opts.Timeouts.FirstByte
 	x.compose([]byte(fasthttp.MethodPost), s.pool, x.spare.target, x.headers, lease.Rank, x.spare.body, true)
 	size, err := x.converse(s.pool, lease.Worker)
+	if err == nil && x.record.trace != nil {
+		x.record.trace.Answered(x.answer.Status)
+	}
 	var cause actors.Cause
 	a := &x.answer
 	var f *failure

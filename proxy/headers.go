@@ -176,6 +176,14 @@ func (x *exchange) passes(name []byte) bool {
 		if x.isSpent(name) {
 			return false
 		}
+	case 10:
+		if x.carry.own && !x.carry.parent && httphead.Is(name, "tracestate") {
+			return false
+		}
+	case 11:
+		if x.carry.own && httphead.Is(name, "traceparent") {
+			return false
+		}
 	case 12:
 		if httphead.Is(name, "x-request-id") {
 			return false
@@ -225,6 +233,9 @@ func (x *exchange) addOwn(h []byte, f *seen) []byte {
 		}
 		h = httphead.AppendLine(h, "X-Forwarded-Proto", proto)
 		h = httphead.AppendLine(h, "X-Forwarded-Host", x.ctx.Request.Header.Host())
+	}
+	if x.carry.own {
+		h = x.appendCarry(h)
 	}
 	x.ownID = len(h)
 	return httphead.AppendLine(h, "X-Request-Id", x.id)

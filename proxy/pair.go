@@ -199,9 +199,15 @@ func (x *exchange) prefillFirst(lease actors.Lease) (again bool, err error) {
 		}
 		x.release(&lease, cause, again)
 	}()
+	if x.record.trace != nil {
+		x.record.trace.Follow(x.tracePrefill(&lease))
+	}
 	s.body = x.composePrefill(&x.leg, &lease, s.body[:0])
 	s.answer, s.reply, reuse, err = x.prefill(&lease, s.answer[:0])
 	cause = causeOfPrefill(err)
+	if status := statusOfPrefill(&x.answer, err); status > 0 && x.record.trace != nil {
+		x.record.trace.Answered(status)
+	}
 	if err != nil {
 		return x.prefillFailed(&lease, err, 0)
 	}

@@ -12,6 +12,7 @@ import (
 	"loadstar/proxy/httphead"
 	"loadstar/proxy/pd"
 	"loadstar/proxy/rawjson"
+	"loadstar/proxy/trace"
 	"loadstar/proxy/watch"
 )
 
@@ -227,11 +228,12 @@ type prefillRun struct {
 	leg   leg
 	lease actors.Lease
 	pair  pd.Pair
-	main  *watch.Guard  // of the decode request
-	stop  chan struct{} // closed when nobody wants the reply any more
-	fail  chan struct{} // closed when the decode request is ended for err
-	over  chan struct{} // closed when reply or err is there
-	done  chan struct{} // closed when it needs nothing more; the guard is free then
+	main  *watch.Guard   // of the decode request
+	trace *trace.Attempt // nil unless the request is traced
+	stop  chan struct{}  // closed when nobody wants the reply any more
+	fail  chan struct{}  // closed when the decode request is ended for err
+	over  chan struct{}  // closed when reply or err is there
+	done  chan struct{}  // closed when it needs nothing more; the guard is free then
 
 	reply pd.Reply
 	err   error
@@ -248,6 +250,9 @@ func (x *exchange) startPrefill(lease *actors.Lease) {
 		stop: make(chan struct{}), fail: make(chan struct{}), over: make(chan struct{}), done: make(chan struct{}),
 	}
 	r.leg.off = r.stop
+	if x.record.trace != nil {
+		r.trace = x.tracePrefill(lease)
+	}
 	x.composePrefill(&r.leg, lease, nil)
 	r.leg.link.guard = x.p.guards.Get().(*watch.Guard)
 	r.leg.link.guard.Join(l.guard) // from here on somebody has to end r
@@ -283,6 +288,9 @@ func (r *prefillRun) do() {
 			cause = actors.ClientGone
 		}
 		r.lease.Release(cause, p.now())
+		if r.trace != nil {
+			endPrefill(r.trace, &r.leg.answer, r.err, cause)
+		}
 	}()
 	_, r.reply, reuse, r.err = r.leg.prefill(&r.lease, nil)
 	if r.err != nil {

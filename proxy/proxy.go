@@ -18,6 +18,7 @@ import (
 	"loadstar/proxy/decisions"
 	"loadstar/proxy/keyring"
 	"loadstar/proxy/statuspage"
+	"loadstar/proxy/trace"
 	"loadstar/proxy/upstream"
 	"loadstar/proxy/watch"
 
@@ -58,6 +59,8 @@ type Options struct {
 	AskModels         bool              // ask workers which models they serve, for requests to go by
 	Aliases           map[string]string // other names for models
 	StartupTimeout    time.Duration     // how long /add_worker waits for a worker to become healthy
+
+	Tracing *trace.Options // of requests, without metrics and log; nil traces none
 
 	ClassHeader  string        // header whose value, 0 to 7, is a request's class among those who wait; empty for none
 	TenantHeader string        // header that names its tenant, where keys don't; empty for none
@@ -135,6 +138,7 @@ type Proxy struct {
 	discovery  *zmq.Listener         // nil unless workers register themselves
 	sources    *discovery.Reconciler // nil unless workers are discovered otherwise
 	peers      *peers.Actor          // nil unless there may be other routers
+	tracer     *trace.Tracer         // nil unless requests are traced
 	rescues    chan struct{}         // holds one for each rescue that runs
 	bodies     bodyMemory            // for requests' bodies
 	spares     bodyMemory            // for streams that may be continued
@@ -176,6 +180,11 @@ func New(o Options) (*Proxy, error) {
 		p.needsKey = p.needsKey || router.NeedsKey(r)
 	}
 	p.metrics = newMetricSet(p)
+	if p.tracer, err = p.newTracer(); err != nil {
+		p.end()
+		_ = router.Stop(p.over) // nothing runs there
+		return nil, err
+	}
 	p.viewers = statuspage.NewHub(statusEvery, p.statusFrame)
 	p.watcher, err = watch.New(watch.Hooks{Left: p.metrics.clientLeft, Unwatched: p.unwatched})
 	if err != nil {

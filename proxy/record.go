@@ -27,6 +27,7 @@ type record struct {
 	prefill  string           // worker of the first phase, if there were two
 	decision *decisions.Entry // of the attempt that runs; nil unless decisions are kept
 	log      *accessEntry     // nil unless there is an access log
+	trace    *tracing         // nil unless the request is traced
 }
 
 // accessEntry is what the access log needs beyond the metrics. It holds copies,
@@ -62,6 +63,9 @@ func (r *record) outcome() string {
 func (p *Proxy) finished(r *record) {
 	p.metrics.finished(r)
 	p.keepDecision(r, r.outcome(), r.status)
+	if r.trace != nil {
+		r.endTrace()
+	}
 	if r.log == nil {
 		return
 	}

@@ -102,6 +102,9 @@ func (x *exchange) waited(err error) error {
 	if x.query.ClientLeft() {
 		x.link.guard.Note()
 	}
+	if x.record.trace != nil {
+		x.traceWait(err)
+	}
 	if errors.Is(err, actors.ErrClientLeft) || err == nil && x.query.ClientLeft() {
 		return &failure{cause: actors.ClientGone, err: errClientGone}
 	}
@@ -156,6 +159,9 @@ func (x *exchange) granted(lease *actors.Lease) {
 	x.p.metrics.decided(&lease.Decision)
 	x.p.logDecision(x, lease)
 	x.noteDecision(lease, false)
+	if x.record.trace != nil {
+		x.traceAttempt(lease)
+	}
 }
 
 // exclusion keeps later attempts away from the worker of this one.

@@ -136,6 +136,9 @@ func (x *exchange) relayMerged(lease *actors.Lease) (reuse bool, err error) {
 	merged := s.reply.AppendMerged(nil, body, s.asked)
 	body = pd.AppendAnswer(body[:0], merged, s.kind, &s.reply)
 	x.pinAnswer(lease, body)
+	if x.counts() {
+		x.record.countTokens(body)
+	}
 	x.setWorkerHead()
 	x.ctx.Response.SetBodyRaw(body)
 	x.record.bytes += int64(len(body))

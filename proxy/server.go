@@ -133,6 +133,9 @@ func (p *Proxy) Close(ctx context.Context) error {
 	p.prober.Stop()
 	p.retireAll()
 	err := p.router.Stop(ctx)
+	if p.tracer != nil {
+		p.tracer.Close(ctx)
+	}
 	if p.watcher != nil {
 		p.watcher.Stop()
 	}

@@ -16,6 +16,9 @@ const statusEvery = time.Second
 // answerBegan notes that the answer has begun, whose head was taken. Of events the
 // stream tells: engines send the head of those before they look at the prompt.
 func (x *exchange) answerBegan(lease *actors.Lease) {
+	if t := x.record.trace; t != nil {
+		t.Answered(x.answer.Status)
+	}
 	if x.record.first = 0; !x.sse {
 		x.p.began(&x.record, lease)
 	}

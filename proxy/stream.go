@@ -46,6 +46,7 @@ type stream struct {
 	pardoned  bool // another worker has answered in the same way
 	tells     bool // that its first event has come
 	learns    bool // from usage
+	counts    bool // tokens, for the trace
 	usage     usage.Scanner
 	admission actors.Admission
 	rewriting *rewriter
@@ -100,7 +101,10 @@ func (s *stream) WriteTo(w io.Writer) (n int64, err error) {
 				s.lease.FirstByte(s.p.now())
 			}
 			s.progress()
-			if s.learns && s.leased {
+			if s.sse && s.record.trace != nil {
+				s.record.trace.FirstToken()
+			}
+			if (s.learns || s.counts) && s.leased {
 				s.usage.Feed(piece)
 			}
 			if s.sse && s.leased {
@@ -254,6 +258,9 @@ func (s *stream) release(c actors.Cause) {
 			s.p.learnt(&s.lease, u)
 			s.record.told(u)
 		}
+		if s.record.trace != nil {
+			s.traceRelease(c)
+		}
 		if s.pardoned && blames(c) {
 			s.lease.ReleaseUnjudged(c, s.p.now())
 		} else {
@@ -269,6 +276,10 @@ func (s *stream) CloseWithError(err error) error {
 		if r := recover(); r != nil { // the stream itself is not used again
 			s.p.panicked(s.record.class.String(), r)
 			s.release(actors.Aborted)
+			if s.record.trace != nil {
+				s.record.cause = actors.Aborted
+				s.record.endTrace()
+			}
 		}
 	}()
 	if s.cause == actors.Aborted && err != nil && !s.begun {

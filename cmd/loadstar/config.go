@@ -43,6 +43,7 @@ type config struct {
 	Limits      limitsConfig
 	Admission   admissionConfig
 	Metrics     metricsConfig
+	Tracing     tracingConfig
 	Logging     loggingConfig
 	Shutdown    shutdownConfig
 }

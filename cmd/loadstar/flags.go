@@ -39,6 +39,7 @@ type option struct {
 	one  func(value string) error
 	many func(values []string) []error
 
+	also   string // a variable of the environment that everybody knows and that stands for it too; empty for none
 	needs  string // for a list that may not be empty: what at least one is needed of
 	secret bool   // its values are never quoted
 	joined bool   // for a list: what follows a URL belongs to it; see joinPorts
@@ -54,7 +55,7 @@ func options(c *config) []*option {
 		listenOptions(c), accessOptions(&c.Access), httpOptions(c), workerOptions(&c.Workers), sourceOptions(&c.Sources), workerTLSOptions(&c.WorkerTLS), modelOptions(&c.Models), policyOptions(&c.Policy),
 		healthOptions(&c.Health), retryOptions(c), failoverOptions(&c.Failover), breakerOptions(&c.Breaker), containmentOptions(&c.Containment),
 		timeoutOptions(&c.Timeouts), clientOptions(&c.Timeouts), pdOptions(c), peersOptions(&c.Peers), limitOptions(&c.Limits), admissionOptions(&c.Admission),
-		metricsOptions(&c.Metrics), loggingOptions(&c.Logging), shutdownOptions(&c.Shutdown),
+		metricsOptions(&c.Metrics), traceOptions(&c.Tracing), loggingOptions(&c.Logging), shutdownOptions(&c.Shutdown),
 	} {
 		all = append(all, group...)
 	}
@@ -95,6 +96,10 @@ func (o *option) source(env environment) (subject string, values []string, ok bo
 	}
 	variable := envName(o.name)
 	value, ok := env.lookup(variable)
+	if !ok && o.also != "" {
+		variable = o.also
+		value, ok = env.lookup(variable)
+	}
 	if o.many != nil {
 		return variable, o.join(splitList(value)), ok
 	}

@@ -95,8 +95,8 @@ var referenceFlags = []referenceFlag{
 	{name: "profile", rust: true},
 	{name: "enable-trace", rust: true},
 	{name: "otlp-traces-endpoint", rust: true},
-	{name: "otel-sampling-ratio", rust: true},
-	{name: "otel-excluded-paths", rust: true},
+	{name: "otel-sampling-ratio", def: "1.0", rust: true},
+	{name: "otel-excluded-paths", def: "/health /health_generate /liveness /readiness", rust: true},
 	{name: "version", rust: true},
 	{name: "help"},
 }

@@ -35,7 +35,6 @@ var off = []string{"false"}
 const (
 	comesKV       = "it comes with placement by KV-cache events; leave it out and take --policy cache_aware, which needs none"
 	comesPrograms = "it comes with program scheduling; leave it out"
-	comesTracing  = "it comes with tracing; leave it out, trace headers pass through to the workers"
 	noWASM        = "there is no WASM runtime in this router; leave it out and change requests in front of it"
 	noBackends    = "workers speak vLLM's or OpenAI's HTTP API; give vllm or openai, or leave it out"
 )
@@ -58,10 +57,6 @@ var refused = map[string]refusal{
 
 	"enable-program-scheduling":      {when: later, sentence: comesPrograms, harmless: off},
 	"program-scheduling-config-json": {when: later, sentence: comesPrograms},
-	"enable-trace":                   {when: later, sentence: comesTracing, harmless: off, rust: true},
-	"otlp-traces-endpoint":           {when: later, sentence: comesTracing, rust: true},
-	"otel-sampling-ratio":            {when: later, sentence: comesTracing, rust: true},
-	"otel-excluded-paths":            {when: later, sentence: comesTracing, rust: true},
 	"api-key-validation-urls":        {when: never, sentence: "keys are checked here; leave it out and give them by --client-api-keys-file", env: "API_KEY_VALIDATION_URLS", rust: true},
 
 	"wasm-middleware":        {when: never, sentence: noWASM},

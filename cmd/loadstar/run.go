@@ -225,6 +225,7 @@ func proxyOptions(c config, log *slog.Logger) proxy.Options {
 	o.Router.SlowStart, o.Router.WedgedAfter = c.Containment.SlowStart, c.Containment.WedgedAfter
 	putAdmission(&o, c.Admission)
 	putFailover(&o, c.Failover)
+	putTracing(&o, c.Tracing)
 	o.Router.MaxWorkers, o.Router.TreeBytes = maxWorkers, int(c.Policy.MaxTreeBytes)
 	o.Router.KeepPlacements = c.Peers.Enabled()
 	for r := range o.Router.Policy {
