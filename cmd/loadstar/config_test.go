@@ -43,6 +43,7 @@ var defaultConfig = config{
 	},
 	Limits:   limitsConfig{MaxBodyBytes: 512 << 20, MaxBodiesBytes: 2 << 30, MaxHeaderBytes: 32 << 10, MaxConnections: 65536},
 	Metrics:  metricsConfig{Listen: listenConfig{Host: "127.0.0.1", Port: 29000}, Buckets: bucketsVMRange, Decisions: 256},
+	Tracing:  tracingConfig{Endpoint: "http://localhost:4318/v1/traces", Ratio: 1, Excluded: []string{"/health", "/health_generate", "/liveness", "/readiness"}},
 	Logging:  loggingConfig{Format: logText},
 	Shutdown: shutdownConfig{Grace: 5 * time.Minute},
 }

@@ -244,7 +244,7 @@ func everyMetric(t *testing.T) string {
 	}))
 	defer worker.Close()
 	_, out := start(t, `"listening"`, "--port", "0", "--prometheus-port", "0", "--log-format", "json", "--worker-urls", worker.URL, "--stream-failover", "--shadow-policy", "random", "--workers-file", files{t, t.TempDir()}.write("workers", []byte("[]")),
-		"--peers-nats", "nats://127.0.0.1:1", "--retry-max-retries", "2", "--retry-initial-backoff-ms", "1", "--cb-failure-threshold", "2")
+		"--peers-nats", "nats://127.0.0.1:1", "--enable-trace", "--otlp-traces-endpoint", "127.0.0.1:1", "--retry-max-retries", "2", "--retry-initial-backoff-ms", "1", "--cb-failure-threshold", "2")
 	addr := listening(t, out)
 	waitReady(t, addr)
 	for _, path := range []string{"/v1/completions", "/v1/chat/completions"} {
