@@ -127,9 +127,6 @@ func (x *exchange) giveBack() {
 
 // leave lets go of the request, and of x itself unless a stream needs it.
 func (x *exchange) leave() {
-	if x.record.trace != nil && !x.moved {
-		x.abandonTrace() // a panic on the way out
-	}
 	x.share.giveBack()
 	x.forgetRequest()
 	if !x.lent {

@@ -276,10 +276,6 @@ func (s *stream) CloseWithError(err error) error {
 		if r := recover(); r != nil { // the stream itself is not used again
 			s.p.panicked(s.record.class.String(), r)
 			s.release(actors.Aborted)
-			if s.record.trace != nil {
-				s.record.cause = actors.Aborted
-				s.record.endTrace()
-			}
 		}
 	}()
 	if s.cause == actors.Aborted && err != nil && !s.begun {

@@ -220,7 +220,6 @@ func (s *stream) traceRelease(c actors.Cause) {
 // endTrace ends the request's span.
 func (r *record) endTrace() {
 	t := r.trace
-	r.trace = nil
 	route := ""
 	if c := r.class; c != pathOther && c <= pathModels && c != pathAudio { // the others are several paths
 		route = c.String()
@@ -233,11 +232,4 @@ func (r *record) endTrace() {
 		Route: route, ID: t.id, Status: r.status, Outcome: r.outcome(), Refused: refused, Attempts: r.attempts,
 		Failed: r.status >= 500 || !r.own && refused == "" && isFault(r.cause) && r.cause != actors.ClientError,
 	})
-}
-
-// abandonTrace ends the span of a request that has panicked on its way out.
-func (x *exchange) abandonTrace() {
-	x.record.cause = actors.Aborted
-	x.record.status = x.ctx.Response.StatusCode()
-	x.record.endTrace()
 }

@@ -54,8 +54,8 @@ func NewCollector(t testing.TB) *Collector {
 // URL is the collector's base URL.
 func (c *Collector) URL() string { return c.server.URL }
 
-// Answer has the collector answer with a status and a body from here on. What it
-// answers with another status than 200 it does not keep.
+// Answer has the collector answer with a status and a body from here on; one of 3xx
+// leads to another path. What it answers with another status than 200 it does not keep.
 func (c *Collector) Answer(status int, body string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,6 +140,9 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 		case <-hold:
 		case <-r.Context().Done():
 		}
+	}
+	if status/100 == 3 {
+		w.Header().Set("Location", "/elsewhere")
 	}
 	w.WriteHeader(status)
 	fmt.Fprint(w, answer)

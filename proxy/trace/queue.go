@@ -13,7 +13,7 @@ import (
 const (
 	queueSpans = 2048            // that wait; some MiB at most
 	batchSpans = 512             // that are sent together
-	batchDelay = time.Second     // for which the first of a batch waits for others
+	batchDelay = time.Second     // see queue.delay
 	sendWithin = 5 * time.Second // for a batch, all tries together
 )
 
@@ -26,15 +26,16 @@ type queue struct {
 	ctx      context.Context       // of what is being sent
 	cancel   context.CancelFunc
 	exporter *exporter
+	delay    time.Duration // for which the first of a batch waits for others
 	log      *slog.Logger
 	down     bool // the collector, as far as the log has been told; the loop's
 
 	exported, dropped, failed *metrics.Counter
 }
 
-func newQueue(e *exporter, set *metrics.Set, log *slog.Logger) *queue {
+func newQueue(e *exporter, delay time.Duration, set *metrics.Set, log *slog.Logger) *queue {
 	q := &queue{
-		spans: make(chan sdk.ReadOnlySpan, queueSpans), closing: make(chan struct{}), done: make(chan struct{}), exporter: e, log: log,
+		spans: make(chan sdk.ReadOnlySpan, queueSpans), closing: make(chan struct{}), done: make(chan struct{}), exporter: e, delay: delay, log: log,
 		exported: set.NewCounter(`loadstar_trace_spans_total{result="exported"}`),
 		dropped:  set.NewCounter(`loadstar_trace_spans_total{result="dropped"}`),
 		failed:   set.NewCounter("loadstar_trace_export_errors_total"),
@@ -110,7 +111,7 @@ func (q *queue) loop() {
 
 // gather waits for the rest of a batch. It reports false if the queue is closing.
 func (q *queue) gather(batch []sdk.ReadOnlySpan) (_ []sdk.ReadOnlySpan, open bool) {
-	late := time.NewTimer(batchDelay)
+	late := time.NewTimer(q.delay)
 	defer late.Stop()
 	for len(batch) < batchSpans {
 		select {

@@ -70,7 +70,7 @@ type tracer struct {
 func start(t *testing.T, endpoint string) *tracer {
 	t.Helper()
 	log := &logged{}
-	tr, err := New(Options{Endpoint: endpoint, Ratio: 1, Version: "v", Metrics: metrics.NewSet(), Log: slog.New(slog.NewTextHandler(log, nil))})
+	tr, err := New(Options{Endpoint: endpoint, Ratio: 1, Version: "v", delay: 10 * time.Millisecond, Metrics: metrics.NewSet(), Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,8 @@ type Options struct {
 	Version  string   // of the router
 	Metrics  *metrics.Set
 	Log      *slog.Logger
+
+	delay time.Duration // that tests have in place of batchDelay; 0 for none
 }
 
 // Bounds of what is told of one span. Clients choose paths and models.
@@ -56,7 +59,7 @@ func New(o Options) (*Tracer, error) {
 	for _, path := range o.Excluded {
 		t.excluded[path] = struct{}{}
 	}
-	t.queue = newQueue(newExporter(to), o.Metrics, o.Log)
+	t.queue = newQueue(newExporter(to), cmp.Or(o.delay, batchDelay), o.Metrics, o.Log)
 	provider := sdk.NewTracerProvider(sdk.WithResource(r), sdk.WithSampler(sdk.AlwaysSample()), sdk.WithRawSpanLimits(spanLimits), sdk.WithSpanProcessor(t.queue))
 	t.spans = provider.Tracer("loadstar", api.WithInstrumentationVersion(o.Version))
 	return t, nil
