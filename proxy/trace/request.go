@@ -63,7 +63,10 @@ type Choice struct {
 }
 
 // Attempt is the span of one request to a worker.
-type Attempt struct{ span api.Span }
+type Attempt struct {
+	span   api.Span
+	status int // of the answer, 0 if none has come
+}
 
 // Try begins an attempt.
 func (r *Request) Try(c *Choice) *Attempt {
@@ -83,7 +86,7 @@ func (r *Request) Try(c *Choice) *Attempt {
 		}
 	}
 	_, s := r.tracer.spans.Start(r.ctx, c.Name, api.WithSpanKind(api.SpanKindClient), api.WithAttributes(attrs...))
-	return &Attempt{s}
+	return &Attempt{span: s}
 }
 
 // Follow makes an attempt the one that Answered and EndAttempt speak of.
@@ -108,16 +111,19 @@ func (r *Request) EndAttempt(outcome string, failed bool) {
 func (a *Attempt) Span() api.SpanID { return a.span.SpanContext().SpanID() }
 
 // Answered notes the status of the worker's answer.
-func (a *Attempt) Answered(status int) {
-	a.span.SetAttributes(attribute.Int("http.response.status_code", status))
-}
+func (a *Attempt) Answered(status int) { a.status = status }
 
 // End ends the attempt.
 func (a *Attempt) End(outcome string, failed bool) {
-	a.span.SetAttributes(attribute.String("loadstar.outcome", outcome))
-	if failed {
-		fail(a.span, outcome)
+	attrs := append(make([]attribute.KeyValue, 0, 3), attribute.String("loadstar.outcome", outcome))
+	if a.status > 0 {
+		attrs = append(attrs, attribute.Int("http.response.status_code", a.status))
 	}
+	if failed {
+		attrs = append(attrs, attribute.String("error.type", outcome))
+		a.span.SetStatus(codes.Error, outcome)
+	}
+	a.span.SetAttributes(attrs...)
 	a.span.End()
 }
 
