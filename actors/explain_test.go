@@ -140,3 +140,27 @@ func TestExplainPinned(t *testing.T) {
 		t.Errorf("%+v, want pinned to %s", e, first.URL)
 	}
 }
+
+func BenchmarkExplain(b *testing.B) {
+	for _, most := range []int{-1, 0, 16} { // -1 for no explanation
+		b.Run(fmt.Sprintf("most=%d", most), func(b *testing.B) {
+			r := startRouter(b, "least_work", 1<<20)
+			for i := range 64 {
+				join(b, r, spec(base(i)))
+			}
+			q := &Request{Key: key(0, 64, 1)}
+			if most >= 0 {
+				q.Explain = &Explanation{Most: most}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				q.Head++
+				l, err := r.Acquire(q)
+				if err != nil {
+					b.Fatal(err)
+				}
+				l.Release(Completed, 0)
+			}
+		})
+	}
+}
