@@ -5,7 +5,9 @@ VERSION   := $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 LINT      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 BENCHSTAT := $(GO) run golang.org/x/perf/cmd/benchstat@v0.0.0-20250813145418-2f7363a06fe1
 # Inputs, not seconds: with a time, go test -fuzz now and then fails when it is over.
-FUZZTIME  ?= 10000x
+FUZZTIME  ?= 3000x
+# Most tests wait for something, so more of them run at a time than there are cores.
+PARALLEL  ?= 8
 EVENTS    ?= 1000000
 SEED      ?= 0
 ADDR      ?= 127.0.0.1:30000
@@ -24,10 +26,10 @@ run: build ## start the router on two simulated workers in the same process
 	./bin/loadstar demo --listen $(ADDR)
 
 test: ## all tests, shuffled; needs no C compiler
-	CGO_ENABLED=0 $(GO) test -shuffle=on ./...
+	CGO_ENABLED=0 $(GO) test -shuffle=on -parallel $(PARALLEL) ./...
 
-race: ## all tests under the race detector
-	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 ./...
+race: ## the router's tests under the race detector
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -parallel $(PARALLEL) ./actors/... ./cmd/... ./prefixtree/... ./proxy/...
 
 fuzz: ## a short run of every fuzz target, FUZZTIME inputs each
 	@set -e; $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | while read p; do \

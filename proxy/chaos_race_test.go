@@ -3,4 +3,4 @@
 package proxy
 
 // chaosDefault is how many events a test run makes.
-const chaosDefault = 10_000
+const chaosDefault = 6_000

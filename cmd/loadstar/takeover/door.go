@@ -134,6 +134,12 @@ func (d *Door) attend(c *net.UnixConn, sockets []Socket) {
 		return
 	}
 	_ = c.SetReadDeadline(time.Now().Add(pendingFor))
+	select {
+	case <-d.closed: // whose deadline may have come before this one
+		c.Close()
+		return
+	default:
+	}
 	l, err := newReader(c).next()
 	select {
 	case <-d.closed:
