@@ -304,7 +304,8 @@ func (s *state) refuse(what string) {
 }
 
 // firstByte ends a lease's share of the worker's pending prompt work: the answer
-// has begun, so the prompt is prefilled. now is 0 if nobody looked at the clock.
+// has begun, so the prompt is prefilled. It is progress, too. now is 0 if nobody looked
+// at the clock.
 func (s *state) firstByte(t ticket, now int64) {
 	if sl := s.find(t); sl != nil {
 		w := &s.workers[sl.worker]
@@ -313,8 +314,8 @@ func (s *state) firstByte(t ticket, now int64) {
 		}
 		s.prefilled(w, sl)
 		s.recount(w)
-		s.enliven(sl)
 	}
+	s.progress(t, now)
 }
 
 // teach has a worker's breaker learn how a lease ended.

@@ -205,7 +205,10 @@ func New(o Options) (*Proxy, error) {
 }
 
 // now is the time that actors understand: monotonic nanoseconds.
-func (p *Proxy) now() int64 { return int64(time.Since(p.start)) }
+func (p *Proxy) now() int64 { return p.at(time.Now()) }
+
+// at is a moment in the registry's time.
+func (p *Proxy) at(t time.Time) int64 { return int64(t.Sub(p.start)) }
 
 func (p *Proxy) unwatched(err error) {
 	p.metrics.unwatched.Inc()

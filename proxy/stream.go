@@ -98,7 +98,8 @@ func (s *stream) WriteTo(w io.Writer) (n int64, err error) {
 			}
 			if s.tells && s.leased {
 				s.tells = false
-				s.lease.FirstByte(s.p.now())
+				s.toldAt = time.Now() // for it is progress, too
+				s.lease.FirstByte(s.p.at(s.toldAt))
 			}
 			s.progress()
 			if s.sse && s.record.trace != nil {
