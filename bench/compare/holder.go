@@ -79,18 +79,21 @@ func (h *holder) tell(id string, left bool) {
 }
 
 func (h *holder) serve(c net.Conn) {
+	Converse(c, 8<<10, func(r *bufio.Reader, req *http.Request, body []byte) bool { return h.answer(c, r, req, body) })
+}
+
+// Converse hands the requests that come over a connection to answer, one after
+// another, until one ends it, and closes it. It reads through size bytes.
+func Converse(c net.Conn, size int, answer func(r *bufio.Reader, req *http.Request, body []byte) (again bool)) {
 	defer c.Close()
-	r := bufio.NewReaderSize(c, 8<<10)
+	r := bufio.NewReaderSize(c, size)
 	for {
 		req, err := http.ReadRequest(r)
 		if err != nil {
 			return
 		}
 		body, err := io.ReadAll(req.Body)
-		if err != nil {
-			return
-		}
-		if !h.answer(c, r, req, body) {
+		if err != nil || !answer(r, req, body) {
 			return
 		}
 	}

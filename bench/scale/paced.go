@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"loadstar/bench/compare"
 )
 
 // A prompt that begins with startOfName, a name and a bracket is answered with a
@@ -55,17 +57,8 @@ func (p *paced) untilFinished() <-chan struct{} {
 }
 
 func (p *paced) converse(c net.Conn) {
-	defer c.Close()
-	r := bufio.NewReaderSize(c, 2<<10)
-	for {
-		req, err := http.ReadRequest(r)
-		if err != nil {
-			return
-		}
-		body, err := io.ReadAll(req.Body)
-		if err != nil {
-			return
-		}
+	compare.Converse(c, 2<<10, func(_ *bufio.Reader, req *http.Request, body []byte) bool {
+		var err error
 		name, named := nameIn(body)
 		switch {
 		case named:
@@ -76,10 +69,8 @@ func (p *paced) converse(c net.Conn) {
 		default:
 			_, err = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
 		}
-		if err != nil {
-			return
-		}
-	}
+		return err == nil
+	})
 }
 
 func nameIn(body []byte) (string, bool) {
