@@ -4,6 +4,8 @@ package actors
 
 import (
 	"testing"
+
+	"loadstar/actors/learn"
 	"time"
 )
 
@@ -109,7 +111,7 @@ func TestAcquireReleaseAllocatesNothing(t *testing.T) {
 					t.Fatalf("Acquire: %v", err)
 				}
 				l.FirstByte(q.Now)
-				r.Learn(&l, Usage{Prompt: 16 * len(tc.key)})
+				r.Learn(&l, learn.Usage{Prompt: 16 * len(tc.key)})
 				l.Release(Completed, q.Now)
 			}
 			for range 100 { // scratch space grows and pools fill

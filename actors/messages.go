@@ -3,6 +3,7 @@ package actors
 import (
 	"time"
 
+	"loadstar/actors/learn"
 	"loadstar/prefixtree"
 )
 
@@ -48,6 +49,9 @@ type ticket struct {
 	gen  uint64
 	slot uint32
 }
+
+// lease is how a learner knows it.
+func (t ticket) lease() learn.Lease { return learn.Lease{Gen: t.gen, Slot: t.slot} }
 
 // grant answers those kinds. It lies in the Request, which the loop may write
 // until it has sent the reply.

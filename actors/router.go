@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"loadstar/actors/learn"
 	"loadstar/actors/policy"
 )
 
@@ -22,7 +23,6 @@ type Router struct {
 	tree       *Tree          // nil when no policy reads prefixes
 	firstBytes [numRoles]bool // roles whose policy, or a shadow, reads pending prompt work, or all when wedged workers are looked for
 	prefixes   [numRoles]bool // roles whose policy, or a shadow, reads prefixes
-	learns     [numRoles]bool // roles whose policy reads what is learnt from answers
 	progress   bool           // wedged workers are looked for
 }
 
@@ -33,36 +33,28 @@ func NewRouter(o RouterOptions) (*Router, error) {
 		return nil, err
 	}
 	r := &Router{Registry: registry, progress: o.WedgedAfter > 0}
-	learns := false
-	for role, name := range o.Policy {
-		r.learns[role] = policy.NeedsWork(name)
-		learns = learns || r.learns[role]
-	}
 	for role, name := range o.Policy {
 		r.prefixes[role] = policy.NeedsPrefixes(name) || slices.ContainsFunc(o.Shadows, policy.NeedsPrefixes)
-		r.firstBytes[role] = r.learns[role] || r.progress || slices.ContainsFunc(o.Shadows, policy.NeedsWork)
+		r.firstBytes[role] = policy.NeedsWork(name) || r.progress || slices.ContainsFunc(o.Shadows, policy.NeedsWork)
 		if r.prefixes[role] && r.tree == nil {
-			r.tree = newTree(registry, o.TreeBytes, learns, o.KeepPlacements)
+			r.tree = newTree(registry, o.TreeBytes, o.KeepPlacements)
 		}
 	}
 	return r, nil
 }
 
-// NeedsKey reports whether the policy for a role reads the routing key's blocks.
+// NeedsKey reports whether the policy for a role reads the routing key's blocks. Then
+// the tree learns from what workers tell of leases of this role, too; see Learn.
 func (r *Router) NeedsKey(role Role) bool { return r.prefixes[role] }
 
 // NeedsFirstByte reports whether a lease of this role should be told when the
 // worker's answer begins.
 func (r *Router) NeedsFirstByte(role Role) bool { return r.firstBytes[role] }
 
-// NeedsUsage reports whether the tree learns from what a worker tells of a lease of
-// this role; see Learn.
-func (r *Router) NeedsUsage(role Role) bool { return r.learns[role] }
-
 // Learn tells what the worker of a lease has told of the prompt that it has worked
 // off by itself, before the lease is released. It does nothing for a short prompt.
-func (r *Router) Learn(l *Lease, u Usage) {
-	if r.tree != nil && l.Decision.Blocks >= learnBlocks {
+func (r *Router) Learn(l *Lease, u learn.Usage) {
+	if r.tree != nil && l.Decision.Blocks >= learn.LeastBlocks {
 		r.tree.learn(l.ticket, u)
 	}
 }
@@ -83,7 +75,7 @@ func (r *Router) AcquireFor(q *Request, c Client) (Lease, error) {
 	l, err := r.tree.AcquireFor(q, c)
 	if err == nil {
 		l.Decision.Best = q.best()
-		r.insert(q, &l, q.Role)
+		r.insert(q, &l)
 	}
 	return l, err
 }
@@ -118,25 +110,21 @@ func (r *Router) AcquirePairFor(q *Request, c Client) (prefill, decode Lease, er
 	decode.Decision.Best = q.best()
 	prefill.Decision.Best = decode.Decision.Best
 	if split && r.prefixes[Prefill] {
-		r.insert(q, &prefill, Prefill)
+		r.insert(q, &prefill)
 	}
 	switch {
 	case !r.prefixes[Decode]:
 	case split: // it gets the prompt from elsewhere, whatever it has
 		r.tree.Insert(q.Key, decode.Worker)
 	default:
-		r.insert(q, &decode, Decode)
+		r.insert(q, &decode)
 	}
 	return prefill, decode, nil
 }
 
 // insert lets the tree learn that the worker of a lease will have seen the prompt.
-func (r *Router) insert(q *Request, l *Lease, role Role) {
-	if r.learns[role] {
-		r.tree.insert(treeInsert, q.Key, l.Worker, q.Model, l.ticket, cap(r.tree.inbox))
-		return
-	}
-	r.tree.Insert(q.Key, l.Worker)
+func (r *Router) insert(q *Request, l *Lease) {
+	r.tree.insert(treeInsert, q.Key, l.Worker, q.Model, l.ticket, cap(r.tree.inbox))
 }
 
 // Add is Registry.Add. A number that is new to its worker has nothing to do

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 
+	"loadstar/actors/learn"
 	"loadstar/prefixtree"
 )
 
@@ -57,7 +58,7 @@ type treeMessage struct {
 	kind    treeKind
 	worker  WorkerID           // treeInsert, treeHint, treeForget
 	ticket  ticket             // treeLearn: of the lease
-	usage   Usage              // treeLearn
+	usage   learn.Usage        // treeLearn
 	request *Request           // treeRoute, treePair; lent until the registry's reply
 	reply   chan<- struct{}    // that of the request
 	sight   *sighting          // treeInsert, treeHint; given away
@@ -68,7 +69,7 @@ type treeMessage struct {
 // sighting is a prompt on its way to be inserted: copies, which are used again.
 type sighting struct {
 	key    []uint64
-	model  []byte // for a tree that learns
+	model  []byte
 	ticket ticket // of the lease, if it will be told of its usage
 }
 
@@ -81,35 +82,15 @@ type TreeStats struct {
 	Hints   uint64 // entries of other routers that were learnt, since the start
 	Dropped uint64 // requests that the tree looked up and found no room for at the registry
 
-	// Of a tree that learns.
-	Hits, Misses uint64 // predictions that came true, and that failed
-	Restarts     uint64 // workers found to have lost what they held
-	Tokens       []ModelTokens
-	Caches       []WorkerCache
-}
-
-// ModelTokens is how many bytes of prompt a model's tokens have.
-type ModelTokens struct {
-	Model string
-	Bytes float64
-}
-
-// WorkerCache is what is known of a worker's cache.
-type WorkerCache struct {
-	Worker WorkerID
-	Held   int // blocks that it is thought to hold
-	Size   int // blocks that it keeps; 0 if that isn't known
+	learn.Stats
 }
 
 // newTree starts a tree of at most limit bytes that passes requests on to r. It
-// learns if it is to, and keeps what it is told for Router.Placed if keep says so.
-// Call Stop to end it.
-func newTree(r *Registry, limit int, learns, keep bool) *Tree {
+// keeps what it is told for Router.Placed if keep says so. Call Stop to end it.
+func newTree(r *Registry, limit int, keep bool) *Tree {
 	t := &Tree{inbox: make(chan treeMessage, treeInboxSize), done: make(chan struct{}), registry: r, long: make(chan struct{}, longKeys)}
-	tree, learner, kept := prefixtree.New(limit), (*learner)(nil), (*placements)(nil)
-	if learns {
-		learner = newLearner(tree)
-	}
+	tree, kept := prefixtree.New(limit), (*placements)(nil)
+	learner := learn.New(tree)
 	if keep {
 		kept = newPlacements()
 	}
@@ -183,7 +164,7 @@ func (t *Tree) hint(key []uint64, w WorkerID) bool {
 }
 
 // insert is Insert, or hint, if less than room messages wait. For a lease that will
-// be told of its usage a tree that learns remembers what it has predicted; the zero
+// be told of its usage the tree remembers what it has predicted; the zero
 // ticket is no lease.
 func (t *Tree) insert(kind treeKind, key []uint64, w WorkerID, model []byte, lease ticket, room int) bool {
 	if len(key) == 0 || len(t.inbox) >= room {
@@ -225,7 +206,7 @@ func (t *Tree) inserted(s *sighting) {
 
 // learn tells what a worker has told of the prompt of a lease. A tree that is busy
 // doesn't hear of it.
-func (t *Tree) learn(lease ticket, u Usage) {
+func (t *Tree) learn(lease ticket, u learn.Usage) {
 	select {
 	case t.inbox <- treeMessage{kind: treeLearn, ticket: lease, usage: u}:
 	default:

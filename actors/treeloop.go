@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"loadstar/actors/learn"
 	"loadstar/prefixtree"
 )
 
@@ -14,7 +15,7 @@ var errBusy = errors.New("the registry's inbox is full")
 // loop owns the tree, the learner and kept, which may be nil. While workers are to
 // be forgotten it works on that whenever no message waits, and a little after each
 // message.
-func (t *Tree) loop(tree *prefixtree.Tree, learner *learner, kept *placements) {
+func (t *Tree) loop(tree *prefixtree.Tree, learner *learn.Learner, kept *placements) {
 	var dropped uint64
 	var hints hints
 	leaving := leaving{}
@@ -47,9 +48,7 @@ func (t *Tree) loop(tree *prefixtree.Tree, learner *learner, kept *placements) {
 		case treeInsert:
 			known := tree.Insert(m.sight.key, uint32(m.worker))
 			hints.earn()
-			if learner != nil {
-				learner.note(m.sight, uint32(m.worker), known)
-			}
+			learner.Note(m.sight.ticket.lease(), m.sight.key, m.sight.model, uint32(m.worker), known)
 			if kept != nil {
 				kept.add(m.sight.key, m.worker)
 			}
@@ -68,22 +67,17 @@ func (t *Tree) loop(tree *prefixtree.Tree, learner *learner, kept *placements) {
 			}
 			m.placed <- p
 		case treeLearn:
-			if learner != nil {
-				learner.hear(m.ticket, m.usage, leaving)
+			if worker, until, restarted := learner.Hear(m.ticket.lease(), m.usage); restarted {
+				leaving.restarted(worker, until)
 			}
 		case treeForget:
 			leaving[uint32(m.worker)] = everything
-			if learner != nil {
-				learner.forget(uint32(m.worker))
-			}
+			learner.Forget(uint32(m.worker))
 		case treeStats:
-			v := TreeStats{
+			m.stats <- TreeStats{
 				Bytes: tree.Bytes(), Nodes: tree.Nodes(), Entries: tree.Entries(), Evicted: tree.Evicted(), Hints: hints.taken, Dropped: dropped,
+				Stats: learner.Stats(),
 			}
-			if learner != nil {
-				learner.stats(&v)
-			}
-			m.stats <- v
 		case treeHalt:
 			close(t.done)
 			t.sweep()

@@ -21,6 +21,7 @@ import (
 	"loadstar/bench/load"
 	"loadstar/bench/replay"
 	"loadstar/bench/sim"
+	"loadstar/bench/workload"
 )
 
 // run runs the program with arguments until ctx ends.
@@ -121,8 +122,8 @@ func TestReplay(t *testing.T) {
 		}
 	})
 	t.Run("a fault", func(t *testing.T) {
-		err := run(t.Context(), io.Discard, append(slices.Clone(args), "--max-output", "0", trace)...)
-		if err == nil || !strings.Contains(err.Error(), "max output 0: give 1 to 4096") {
+		err := run(t.Context(), io.Discard, append(slices.Clone(args), "--max-output", "-1", trace)...)
+		if err == nil || !strings.Contains(err.Error(), "max output -1: give 1 to") {
 			t.Errorf("the error is %v, want one of the flag", err)
 		}
 	})
@@ -219,7 +220,7 @@ func TestSim(t *testing.T) {
 		if len(result.Rows) != 1 || len(result.Rows[0].Runs) != 4 || result.Rows[0].Runs[3].Counted == 0 {
 			t.Fatalf("the result is %+v, want one row with four runs", result)
 		}
-		if s := result.Rows[0].Settings; s.Restart != (sim.Restart{Worker: 1, Seconds: 2}) || !slices.Equal(s.Speeds, []float64{1, .5}) {
+		if s := result.Rows[0].Settings; s.Restart != (workload.Restart{Worker: 1, Seconds: 2}) || !slices.Equal(s.Speeds, []float64{1, .5}) {
 			t.Errorf("the settings are %+v, want the restart of worker 1 after 2 s and speeds 1 and .5", s)
 		}
 	})

@@ -26,7 +26,7 @@ func replayCommand() *cli.Command {
 			"Routers: " + strings.Join(compare.Names(), ", ") + ".\n" +
 			"Those are started before simulated workers, one after another in each round; nothing is installed.\n" +
 			"The exit code is 1 if a request failed or was not sent.",
-		Flags: []cli.Flag{
+		Flags: append(setupFlags(),
 			&cli.StringSliceFlag{Name: "router", Usage: "replay through `NAME`, or NAME:POLICY; may be repeated", Value: cli.NewStringSlice("loadstar")},
 			&cli.StringSliceFlag{Name: "router-arg", Usage: "a further `ARGUMENT` of the routers; may be repeated"},
 			&cli.IntFlag{Name: "copies", Usage: "start as many of each router, which get requests in turn", Value: 1},
@@ -36,24 +36,15 @@ func replayCommand() *cli.Command {
 			&cli.StringFlag{Name: "model", Usage: "with --url: `NAME` in the requests", Value: compare.Model},
 			&cli.IntFlag{Name: "rounds", Usage: "how often each router is measured", Value: 1},
 			&cli.Uint64Flag{Name: "seed", Usage: "of the first round; those of the others follow", Value: 1},
-			&cli.Float64Flag{Name: "rate", Usage: "requests a second of a synthetic workload (default: 80, of unique 60)"},
-			&cli.Float64Flag{Name: "speed", Usage: "how much faster requests come", Value: 1},
 			&cli.Float64Flag{Name: "time-scale", Usage: "how much faster everything runs, workers included (default: 1, of a trace 20)"},
-			&cli.Float64Flag{Name: "seconds", Usage: "replay as many of the workload (default: 120, of a trace all)"},
-			&cli.Float64Flag{Name: "warm-up", Usage: "seconds of the workload whose requests are not counted", Value: 20},
 			&cli.Uint64Flag{Name: "requests", Aliases: []string{"n"}, Usage: "stop after as many"},
-			&cli.IntFlag{Name: "block-tokens", Usage: "tokens of a block of the trace (default: 512)"},
-			&cli.IntFlag{Name: "max-output", Usage: "cut answers to as many tokens", Value: 20},
 			&cli.IntFlag{Name: "connections", Aliases: []string{"c"}, Usage: "requests under way at most; further ones are not sent but counted", Value: 1024},
-			&cli.IntFlag{Name: "workers", Usage: "simulated ones before a router that is started (default: 4, for a trace 8)"},
-			&cli.Float64Flag{Name: "prefill", Usage: "blocks that a worker computes in a second (default: 1250, of a trace those of 8000 tokens)"},
-			&cli.IntFlag{Name: "cache-blocks", Usage: "size of a worker's prefix cache; negative for none", Value: 4000},
 			&cli.StringFlag{Name: "peers-dir", Usage: "look for programs in `DIR` before PATH, as in a virtual environment's bin"},
 			&cli.StringFlag{Name: "loadstar", Usage: "Loadstar's `BINARY`; without it, one is built"},
 			&cli.StringFlag{Name: "json", Usage: "write the result to this `FILE` as JSON; - for the standard output, instead of the table"},
 			&cli.StringFlag{Name: "decisions", Usage: "replay nothing: sum up `FILE`, what /debug/decisions of Loadstar has shown; - for the standard input"},
 			&cli.IntFlag{Name: routerCore, Hidden: true, Value: -1},
-		},
+		),
 		Action: runReplay,
 	}
 }
@@ -69,15 +60,16 @@ func runReplay(c *cli.Context) error {
 	if url == "" && c.Int(routerCore) < 0 {
 		return replayAgain(c)
 	}
+	setup, err := setupOf(c)
+	if err != nil {
+		return err
+	}
 	s := replay.Settings{
-		Workload: c.Args().First(), Routers: c.StringSlice("router"), RouterArgs: c.StringSlice("router-arg"),
+		Setup: setup, Routers: c.StringSlice("router"), RouterArgs: c.StringSlice("router-arg"),
 		Copies: c.Int("copies"), NATS: c.Bool("nats"),
 		URL: url, Listen: c.StringSlice("listen"), Model: c.String("model"),
-		Rounds: c.Int("rounds"), Seed: c.Uint64("seed"), Rate: c.Float64("rate"), Speed: c.Float64("speed"),
-		TimeScale: c.Float64("time-scale"), Seconds: c.Float64("seconds"), WarmUp: c.Float64("warm-up"),
-		Requests: c.Uint64("requests"), BlockTokens: c.Int("block-tokens"), MaxOutput: c.Int("max-output"),
-		Connections: c.Int("connections"), Workers: c.Int("workers"), Prefill: c.Float64("prefill"),
-		CacheBlocks: c.Int("cache-blocks"), Core: c.Int(routerCore),
+		Rounds: c.Int("rounds"), Seed: c.Uint64("seed"), TimeScale: c.Float64("time-scale"),
+		Requests: c.Uint64("requests"), Connections: c.Int("connections"), Core: c.Int(routerCore),
 	}
 	if url != "" && !c.IsSet("router") {
 		s.Routers = nil

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -25,30 +23,20 @@ func simCommand() *cli.Command {
 			"the flags of the router's view apply.\n" +
 			"Rules: " + strings.Join(sim.Rules(), ", ") + ".\n" +
 			"Settings of a policy follow behind colons, as in least_work:c=0.5:cap=4.",
-		Flags: []cli.Flag{
+		Flags: append(setupFlags(),
 			&cli.StringSliceFlag{Name: "rule", Usage: "simulate `RULE`; may be repeated", Value: cli.NewStringSlice(
 				"round_robin", "load", "cache_aware", "(miss+pending)*(load+1)", "miss*(load+1)", "miss+pending", "2*miss+pending", "least_work")},
 			&cli.Uint64Flag{Name: "seed", Usage: "the first one", Value: 1},
 			&cli.IntFlag{Name: "seeds", Usage: "how many", Value: 5},
 			&cli.StringFlag{Name: "trace", Usage: "with " + reference + ": also the scenarios of the trace in `FILE`"},
-			&cli.Float64Flag{Name: "rate", Usage: "requests a second of a synthetic workload (default: 80, of unique 60)"},
-			&cli.Float64Flag{Name: "speed", Usage: "how much faster requests come", Value: 1},
-			&cli.Float64Flag{Name: "seconds", Usage: "simulate as many of the workload (default: 120, of a trace all)"},
-			&cli.Float64Flag{Name: "warm-up", Usage: "seconds of the workload whose requests are not counted", Value: 20},
 			&cli.Float64Flag{Name: "rest", Usage: "seconds between the requests of a conversation, at least", Value: 1},
-			&cli.IntFlag{Name: "block-tokens", Usage: "tokens of a block of the trace (default: 512)"},
-			&cli.IntFlag{Name: "max-output", Usage: "cut answers to as many tokens", Value: 20},
 			&cli.Float64Flag{Name: "token-ms", Usage: "time between the tokens of an answer", Value: 10},
-			&cli.IntFlag{Name: "workers", Usage: "how many (default: 4, for a trace 8)"},
-			&cli.Float64Flag{Name: "prefill", Usage: "blocks that a worker computes in a second (default: 1250, of a trace those of 8000 tokens)"},
-			&cli.StringSliceFlag{Name: "worker-speed", Usage: "`FACTOR` of the prefill rate of a worker; repeated for the others, which take them in turn"},
-			&cli.IntFlag{Name: "cache-blocks", Usage: "size of a worker's prefix cache", Value: 4000},
-			&cli.StringFlag{Name: "restart", Usage: "have a worker lose its cache: `WORKER@SECOND`, the first worker being 1"},
 			&cli.IntFlag{Name: "view-bytes", Usage: "size of the router's prefix tree", Value: 32 << 20},
 			&cli.IntFlag{Name: "view-blocks", Usage: "instead of a tree, let the router remember as many blocks of each worker (default: none, of " + reference + " twice the cache)"},
+			&cli.BoolFlag{Name: "no-usage", Usage: "answers don't tell what was cached, so the router doesn't learn what workers keep"},
 			&cli.StringFlag{Name: "give-back", Usage: "when pending work ends: with the `first` token, with the head of an answer that comes at once, with its end", Value: sim.AtFirst},
 			&cli.StringFlag{Name: "json", Usage: "write the result to this `FILE` as JSON; - for the standard output, instead of the table"},
-		},
+		),
 		Action: runSim,
 	}
 }
@@ -70,7 +58,7 @@ func runSim(c *cli.Context) error {
 		return err
 	}
 	for i := range result.Rows {
-		result.Rows[i].Settings.Workload = filepath.Base(result.Rows[i].Settings.Workload)
+		result.Rows[i].Settings.Workload = result.Rows[i].Settings.Name()
 	}
 	result.Command = "go run ./bench " + strings.Join(shown(os.Args[1:]), " ")
 	return errors.Join(err, writeReport(c, result))
@@ -92,26 +80,10 @@ func simScenarios(c *cli.Context) ([]sim.Scenario, error) {
 		}
 		return all, nil
 	}
+	setup, err := setupOf(c)
 	s := sim.Settings{
-		Workload: c.Args().First(), Rate: c.Float64("rate"), Speed: c.Float64("speed"), Seconds: c.Float64("seconds"), WarmUp: c.Float64("warm-up"), Rest: c.Float64("rest"),
-		BlockTokens: c.Int("block-tokens"), MaxOutput: c.Int("max-output"), TokenTime: c.Float64("token-ms"), Workers: c.Int("workers"), Prefill: c.Float64("prefill"),
-		CacheBlocks: c.Int("cache-blocks"), ViewBytes: c.Int("view-bytes"), ViewBlocks: c.Int("view-blocks"), GiveBack: c.String("give-back"),
+		Setup: setup, Rest: c.Float64("rest"), TokenTime: c.Float64("token-ms"),
+		ViewBytes: c.Int("view-bytes"), ViewBlocks: c.Int("view-blocks"), GiveBack: c.String("give-back"), NoUsage: c.Bool("no-usage"),
 	}
-	for _, text := range c.StringSlice("worker-speed") {
-		v, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return nil, fmt.Errorf("--worker-speed %q: give a number", text)
-		}
-		s.Speeds = append(s.Speeds, v)
-	}
-	if text := c.String("restart"); text != "" {
-		worker, at, _ := strings.Cut(text, "@")
-		n, err1 := strconv.Atoi(worker)
-		second, err2 := strconv.ParseFloat(at, 64)
-		if err := errors.Join(err1, err2); err != nil || n < 1 {
-			return nil, fmt.Errorf("--restart %q: give WORKER@SECOND, as 1@60", text)
-		}
-		s.Restart = sim.Restart{Worker: n, Seconds: second}
-	}
-	return []sim.Scenario{{Name: filepath.Base(s.Workload), Settings: s.WithDefaults()}}, nil
+	return []sim.Scenario{{Name: setup.Name(), Settings: s.WithDefaults()}}, err
 }

@@ -121,14 +121,15 @@ func (a *ages) join(at int) {
 	a.filled--
 }
 
-// distance is how many blocks the worker has used since stamp, at most: those of
-// the stamp's own span count.
+// distance is how many blocks the worker has used since stamp, about: of the stamp's
+// own span half count.
 func (a *ages) distance(stamp uint32) int {
 	if a.worker == nil {
 		return 0
 	}
-	sum := uint32(0)
-	for _, n := range a.counts[a.at(stamp):a.filled] {
+	at := a.at(stamp)
+	sum := a.counts[at] / 2
+	for _, n := range a.counts[at+1 : a.filled] {
 		sum += n
 	}
 	return int(sum)

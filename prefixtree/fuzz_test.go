@@ -119,8 +119,8 @@ func (tr *trial) insert(key []uint64, worker uint32) {
 	if r.Blocks != blocks || blocks > 0 && r.Before != tr.stamp(before) || r.Now != tr.fast.now {
 		tr.t.Fatalf("reuse %+v, want %d blocks used last at %d, and now %d", r, blocks, tr.stamp(before), tr.fast.now)
 	}
-	if tr.fast.tracks && blocks > 0 && r.Distance < distance || blocks == 0 && r.Distance != 0 {
-		tr.t.Fatalf("reuse %+v, want a distance of at least %d", r, distance)
+	if tr.fast.tracks && blocks > 0 && 2*r.Distance+1 < distance || blocks == 0 && r.Distance != 0 {
+		tr.t.Fatalf("reuse %+v, want a distance of at least half of %d", r, distance)
 	}
 	if known < len(key) {
 		tr.lost = true

@@ -3,7 +3,7 @@ package prefixtree
 // Reuse says what a worker was known to hold of a key before an Insert of it.
 type Reuse struct {
 	Blocks   int    // of the key, from its start
-	Distance int    // blocks that the worker has used as lately as the last of those, about and at most; 0 unless ages are tracked
+	Distance int    // blocks that the worker has used as lately as the last of those, about; 0 unless ages are tracked
 	Before   uint32 // the insert that used the last of those; without meaning when Blocks is 0
 	Now      uint32 // this insert; inserts are numbered in their order, and numbers wrap
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"loadstar/actors"
+	"loadstar/actors/learn"
 	"loadstar/proxy/pd"
 	"loadstar/proxy/usage"
 
@@ -11,14 +12,14 @@ import (
 // learns reports whether there is something to learn from the usage that the answer
 // tells. A worker that only decodes has its prompt from elsewhere.
 func (x *exchange) learns(lease *actors.Lease) bool {
-	return x.p.router.NeedsUsage(x.query.Role) && x.answer.Status == fasthttp.StatusOK && !x.encoded &&
+	return x.p.router.NeedsKey(x.query.Role) && x.answer.Status == fasthttp.StatusOK && !x.encoded &&
 		lease.Decision.Blocks > 0 && x.split.pair.ID == (pd.ID{})
 }
 
 // learn has the router learn from the usage in a whole answer to a request of a role,
 // and returns it; none where nobody wants to know.
 func (p *Proxy) learn(role actors.Role, lease *actors.Lease, answer []byte) usage.Usage {
-	if !p.router.NeedsUsage(role) {
+	if !p.router.NeedsKey(role) {
 		return usage.Usage{}
 	}
 	var s usage.Scanner
@@ -33,7 +34,7 @@ func (p *Proxy) learnt(lease *actors.Lease, u usage.Usage) {
 	if !u.HasPrompt {
 		return
 	}
-	told := actors.Usage{Prompt: int(u.Prompt), Cached: -1}
+	told := learn.Usage{Prompt: int(u.Prompt), Cached: -1}
 	if u.HasCached {
 		told.Cached = int(u.Cached)
 	}

@@ -104,7 +104,7 @@ func newMetricSet(p *Proxy) *metricSet {
 	m.matched = s.NewCounter("loadstar_prompt_blocks_matched_total")
 	m.best = s.NewCounter("loadstar_prompt_blocks_best_total")
 	for _, r := range p.roles() {
-		if p.router.NeedsUsage(r) && m.usage.prompt == nil {
+		if p.router.NeedsKey(r) && m.usage.prompt == nil {
 			m.usage = newUsageMetrics(s)
 		}
 	}

@@ -97,7 +97,7 @@ func writeCaches(w io.Writer, t *actors.TreeStats, v *actors.Snapshot) {
 		urls[v.Workers[i].ID] = v.Workers[i].URL
 	}
 	for _, c := range t.Caches {
-		url, ok := urls[c.Worker]
+		url, ok := urls[actors.WorkerID(c.Worker)]
 		if !ok {
 			continue
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -36,7 +35,7 @@ func Run(ctx context.Context, s Settings, log io.Writer) (*Result, error) {
 	}
 	defer os.RemoveAll(dir)
 	r := &Result{Kind: Kind, Time: time.Now().UTC().Format(time.RFC3339), Settings: s}
-	r.Settings.Workload = filepath.Base(s.Workload)
+	r.Settings.Workload = s.Name()
 	names := s.Routers
 	if s.URL != "" {
 		names = []string{s.URL}
@@ -70,8 +69,8 @@ func (s Settings) measure(ctx context.Context, dir, name string, round int) (*Me
 	if s.URL == "" {
 		addresses = slices.Repeat([]string{"127.0.0.1:0"}, s.Workers)
 	}
-	workers, err := startWorkers(addresses, worker.Config{
-		Model: s.Model, PrefillBlocksPerSecond: s.Prefill, CacheBlocks: s.CacheBlocks, TimeScale: s.TimeScale,
+	workers, err := startWorkers(addresses, func(i int) worker.Config {
+		return worker.Config{Model: s.Model, PrefillBlocksPerSecond: s.PrefillOf(i), CacheBlocks: s.CacheBlocks, TimeScale: s.TimeScale}
 	})
 	if err != nil {
 		return nil, err
@@ -102,6 +101,10 @@ func (s Settings) measure(ctx context.Context, dir, name string, round int) (*Me
 func (s Settings) replay(ctx context.Context, p *plan, to []string, workers []*simulated, m *Measured) error {
 	before := givenTo(workers)
 	m.LoadAverage[0] = compare.LoadAverage()
+	if n := s.Restart.Worker; n > 0 {
+		restart := time.AfterFunc(s.real(time.Duration(s.Restart.Seconds*float64(time.Second))), workers[n-1].worker.Forget)
+		defer restart.Stop()
+	}
 	report, err := load.Run(ctx, load.Config{
 		URL: to[0], Also: to[1:], Source: p.source, Timeout: requestTimeout, Connections: s.Connections,
 		Arrivals: p.arrivals, Ended: p.ended, Tail: tailBytes,

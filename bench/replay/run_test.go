@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"loadstar/bench/worker"
+	"loadstar/bench/workload"
 )
 
 // small is a trace of which an endless cache has 5 of 14 blocks.
@@ -33,8 +34,8 @@ func quick(t *testing.T, s Settings, workers int) (*Measured, error) {
 	t.Helper()
 	s.Model, s.MaxOutput, s.Connections, s.Rounds = "m", 3, 256, 1
 	s = s.withDefaults()
-	started, err := startWorkers(slices.Repeat([]string{"127.0.0.1:0"}, workers), worker.Config{
-		Model: "m", CacheBlocks: 1 << 16, TimeScale: s.TimeScale,
+	started, err := startWorkers(slices.Repeat([]string{"127.0.0.1:0"}, workers), func(int) worker.Config {
+		return worker.Config{Model: "m", CacheBlocks: 1 << 16, TimeScale: s.TimeScale}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -60,9 +61,9 @@ func TestOneWorkerIsEndless(t *testing.T) {
 		s    Settings
 		want uint64 // requests
 	}{
-		{"trace", Settings{Workload: file, Speed: 100}, 5},
-		{"conversations", Settings{Workload: "conversations", Speed: 50, TimeScale: 20, Requests: 150}, 150},
-		{"unique", Settings{Workload: "unique", Speed: 50, TimeScale: 20, Requests: 20}, 20},
+		{"trace", Settings{Setup: workload.Setup{Workload: file, Speed: 100}}, 5},
+		{"conversations", Settings{Setup: workload.Setup{Workload: "conversations", Speed: 50}, TimeScale: 20, Requests: 150}, 150},
+		{"unique", Settings{Setup: workload.Setup{Workload: "unique", Speed: 50}, TimeScale: 20, Requests: 20}, 20},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -89,7 +90,7 @@ func TestOneWorkerIsEndless(t *testing.T) {
 		})
 	}
 	t.Run("ratio", func(t *testing.T) {
-		m, err := quick(t, Settings{Workload: file, Speed: 100}, 1)
+		m, err := quick(t, Settings{Setup: workload.Setup{Workload: file, Speed: 100}}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +107,7 @@ func TestWarmUp(t *testing.T) {
 	if err := os.WriteFile(file, []byte(small), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	m, err := quick(t, Settings{Workload: file, Speed: 10, WarmUp: 3}, 2)
+	m, err := quick(t, Settings{Setup: workload.Setup{Workload: file, Speed: 10, WarmUp: 3}}, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func TestReplayEnds(t *testing.T) {
 		err         string
 	}{
 		{"by requests", small, Settings{Requests: 3}, 3, ""},
-		{"by time", small, Settings{Seconds: 3}, 2, ""},
+		{"by time", small, Settings{Setup: workload.Setup{Seconds: 3}}, 2, ""},
 		{"by a fault", small + "9,x,1,5\n", Settings{}, 0, `, line 6: input tokens "x": give a whole number`},
 	}
 	for _, tt := range tests {
@@ -166,8 +167,9 @@ func freeAddress(t *testing.T) string {
 func TestRunAtURL(t *testing.T) {
 	a := freeAddress(t)
 	s := Settings{
-		Workload: "hot", URL: "http://" + a + generation, Listen: []string{a}, Model: "m", Rounds: 2, Seed: 1,
-		Speed: 40, TimeScale: 20, Requests: 60, MaxOutput: 3, Connections: 64, CacheBlocks: 1 << 16,
+		Setup: workload.Setup{Workload: "hot", Speed: 40, MaxOutput: 3, CacheBlocks: 1 << 16},
+		URL:   "http://" + a + generation, Listen: []string{a}, Model: "m", Rounds: 2, Seed: 1,
+		TimeScale: 20, Requests: 60, Connections: 64,
 	}
 	r, err := Run(t.Context(), s, io.Discard)
 	if err != nil {
@@ -215,8 +217,9 @@ func TestRunWithTrouble(t *testing.T) {
 	go func() { _ = server.Serve(ln) }()
 	t.Cleanup(func() { _ = server.Close() })
 	s := Settings{
-		Workload: "unique", URL: "http://" + ln.Addr().String() + generation, Model: "m", Rounds: 1, Seed: 1,
-		Speed: 1, TimeScale: 20, Requests: 9, MaxOutput: 3, Connections: 9,
+		Setup: workload.Setup{Workload: "unique", MaxOutput: 3},
+		URL:   "http://" + ln.Addr().String() + generation, Model: "m", Rounds: 1, Seed: 1,
+		TimeScale: 20, Requests: 9, Connections: 9,
 	}
 	r, err := Run(t.Context(), s, io.Discard)
 	if err != nil {

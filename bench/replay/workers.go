@@ -22,15 +22,15 @@ type simulated struct {
 }
 
 // startWorkers starts a worker at each address.
-func startWorkers(addresses []string, cfg worker.Config) ([]*simulated, error) {
+func startWorkers(addresses []string, config func(i int) worker.Config) ([]*simulated, error) {
 	var all []*simulated
-	for _, a := range addresses {
+	for i, a := range addresses {
 		ln, err := net.Listen("tcp", a)
 		if err != nil {
 			endWorkers(all)
 			return nil, err
 		}
-		w := &simulated{worker: worker.New(cfg), address: ln.Addr().String()}
+		w := &simulated{worker: worker.New(config(i)), address: ln.Addr().String()}
 		w.server = &http.Server{Handler: w, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 5 * time.Second}
 		go func() { _ = w.server.Serve(ln) }()
 		all = append(all, w)

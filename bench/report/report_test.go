@@ -15,6 +15,7 @@ import (
 	"loadstar/bench/compare"
 	"loadstar/bench/scale"
 	"loadstar/bench/sim"
+	"loadstar/bench/workload"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -60,7 +61,7 @@ func result() *compare.Result {
 
 // simulation is two rules in two scenarios.
 func simulation() *sim.Result {
-	settings := sim.Settings{Workload: "conversations", Workers: 4, Prefill: 1250, CacheBlocks: 4000, ViewBytes: 32 << 20}
+	settings := sim.Settings{Setup: workload.Setup{Workload: "conversations", Workers: 4, Prefill: 1250, CacheBlocks: 4000}, ViewBytes: 32 << 20}
 	r := &sim.Result{
 		Kind: sim.Kind, Time: "2026-01-02T03:04:05Z", Command: "go run ./bench sim", Rules: []sim.Rule{"miss+pending", "least_work"},
 		Rows: []sim.Row{{Scenario: sim.Scenario{Name: "80 req/s", Settings: settings}}, {Scenario: sim.Scenario{Name: "<120> req/s", Settings: settings}}},

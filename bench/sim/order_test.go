@@ -5,6 +5,8 @@ package sim
 import (
 	"io"
 	"testing"
+
+	"loadstar/bench/workload"
 )
 
 // Where prompts are shared and where they aren't, near saturation and far from it,
@@ -17,10 +19,10 @@ func TestOrder(t *testing.T) {
 		settings Settings
 		bounds   map[Rule]float64 // least_work's mean by that of another, at most
 	}{
-		{"conversations", Settings{Workload: "conversations", Rate: 80}, map[Rule]float64{"round_robin": .4, "cache_aware": 1.15, "miss+pending": 1.25}},
-		{"conversations, near saturation", Settings{Workload: "conversations", Rate: 120}, map[Rule]float64{"round_robin": .1, "cache_aware": 1.1, "miss+pending": .6}},
-		{"hot", Settings{Workload: "hot", Rate: 80}, map[Rule]float64{"round_robin": .5, "cache_aware": 1.15, "miss+pending": 1.25}},
-		{"unique", Settings{Workload: "unique", Rate: 60}, map[Rule]float64{"round_robin": 1.02, "cache_aware": .9, "miss+pending": 1.05}},
+		{"conversations", Settings{Setup: workload.Setup{Workload: "conversations", Rate: 80}}, map[Rule]float64{"round_robin": .4, "cache_aware": 1.15, "miss+pending": 1.25}},
+		{"conversations, near saturation", Settings{Setup: workload.Setup{Workload: "conversations", Rate: 120}}, map[Rule]float64{"round_robin": .1, "cache_aware": 1.1, "miss+pending": .6}},
+		{"hot", Settings{Setup: workload.Setup{Workload: "hot", Rate: 80}}, map[Rule]float64{"round_robin": .5, "cache_aware": 1.15, "miss+pending": 1.25}},
+		{"unique", Settings{Setup: workload.Setup{Workload: "unique", Rate: 60}}, map[Rule]float64{"round_robin": 1.02, "cache_aware": .9, "miss+pending": 1.05}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"loadstar/actors/learn"
 	"loadstar/actors/policy"
 	"loadstar/prefixtree"
 )
@@ -17,12 +18,14 @@ type router struct {
 	view    view // nil for a policy that doesn't look at prefixes
 	workers []policy.Candidate
 	hits    []prefixtree.Hit
+	granted int
 }
 
 // lease is what a request counts for at a worker.
 type lease struct {
 	worker  int
 	pending int // blocks granted and not given back
+	name    learn.Lease
 }
 
 func newRouter(s *Settings, rule Rule, seed uint64) (*router, error) {
@@ -62,8 +65,10 @@ func (r *router) grant(q *request, now time.Duration) lease {
 	l := lease{worker: int(w.ID), pending: len(q.chain) - w.Match}
 	w.Load++
 	w.Pending += l.pending
+	r.granted++
+	l.name = learn.Lease{Gen: uint64(r.granted), Slot: uint32(r.granted)}
 	if r.view != nil {
-		r.view.Insert(q.chain, w.ID)
+		r.view.Insert(l.name, q.chain, w.ID)
 	}
 	return l
 }
@@ -74,8 +79,12 @@ func (r *router) begun(l *lease) {
 	l.pending = 0
 }
 
-// release ends a lease.
-func (r *router) release(l *lease) {
+// release ends a lease, whose worker tells how many blocks of the prompt it had
+// cached.
+func (r *router) release(l *lease, blocks, cached int) {
+	if r.view != nil {
+		r.view.Hear(l.name, blocks, cached)
+	}
 	r.begun(l)
 	r.workers[l.worker].Load--
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"loadstar/actors/policy"
+	"loadstar/bench/workload"
 )
 
 func TestRules(t *testing.T) {
@@ -55,7 +56,7 @@ func checkError(t *testing.T, err error, want string) {
 // same miss the busier one is an equal.
 func TestSettingsOfARule(t *testing.T) {
 	run := func(rule Rule) Run {
-		s := Settings{Workload: "conversations", Rate: 80, Seconds: 10}.WithDefaults()
+		s := Settings{Setup: workload.Setup{Workload: "conversations", Rate: 80, Seconds: 10}}.WithDefaults()
 		runs, err := s.runs(t.Context(), []Rule{rule}, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -77,29 +78,19 @@ func TestSettings(t *testing.T) {
 		want  string // how the error begins
 	}{
 		{"good", func(*Settings) {}, ""},
-		{"a trace", func(s *Settings) { *s = Settings{Workload: "some.csv"}.WithDefaults() }, ""},
-		{"workload", func(s *Settings) { *s = Settings{}.WithDefaults() }, "no workload: give one of conversations, hot, unique, or the file of a trace"},
-		{"rate", func(s *Settings) { s.Rate = -1 }, "rate -1: give"},
-		{"rate of a trace", func(s *Settings) { *s = Settings{Workload: "some.csv", Rate: 5}.WithDefaults() }, "rate 5: the requests of a trace have times"},
-		{"block size", func(s *Settings) { *s = Settings{Workload: "some.csv", BlockTokens: -1}.WithDefaults() }, "-1 tokens of a block: give"},
-		{"speed", func(s *Settings) { s.Speed = -1 }, "speed -1: give"},
-		{"prefill", func(s *Settings) { s.Prefill = -1 }, "prefill rate -1: give"},
-		{"seconds", func(s *Settings) { s.Seconds = -1 }, "seconds -1: give"},
-		{"warm-up", func(s *Settings) { s.WarmUp = -1 }, "warm-up -1: give"},
+		{"a trace", func(s *Settings) { *s = Settings{Setup: workload.Setup{Workload: "some.csv"}}.WithDefaults() }, ""},
 		{"rest", func(s *Settings) { s.Rest = -1 }, "rest -1: give"},
-		{"output", func(s *Settings) { s.MaxOutput = -1 }, "max output -1: give"},
+		{"setup", func(s *Settings) { s.Rate = -1 }, "rate -1: give"},
 		{"workers", func(s *Settings) { s.Workers = 2000 }, "workers 2000: give 1 to 1024"},
 		{"token time", func(s *Settings) { s.TokenTime = -1 }, "time of a token -1: give"},
 		{"cache", func(s *Settings) { s.CacheBlocks = -1 }, "cache blocks -1: give"},
 		{"view", func(s *Settings) { s.ViewBytes = -1 }, "view bytes -1: give"},
 		{"view in blocks", func(s *Settings) { s.ViewBlocks = -1 }, "view blocks -1: give"},
-		{"restart", func(s *Settings) { s.Restart.Worker = 5 }, "worker that restarts 5: give 0 to 4"},
-		{"worker's speed", func(s *Settings) { s.Speeds = []float64{1, 0} }, "a worker's speed 0: give"},
 		{"give back", func(s *Settings) { s.GiveBack = "never" }, `pending work given back at "never": give first, head or end`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := Settings{Workload: "conversations"}.WithDefaults()
+			s := Settings{Setup: workload.Setup{Workload: "conversations"}}.WithDefaults()
 			tt.spoil(&s)
 			checkError(t, s.Check(), tt.want)
 		})
@@ -107,7 +98,7 @@ func TestSettings(t *testing.T) {
 }
 
 func TestSimulateFaults(t *testing.T) {
-	good := Scenario{"some", Settings{Workload: "unique", Seconds: 1}.WithDefaults()}
+	good := Scenario{"some", Settings{Setup: workload.Setup{Workload: "unique", Seconds: 1}}.WithDefaults()}
 	tests := []struct {
 		name     string
 		scenario Scenario
@@ -119,7 +110,7 @@ func TestSimulateFaults(t *testing.T) {
 		{"no seed", good, []Rule{"random"}, 0, "0 seeds: give 1 to 1000"},
 		{"rule", good, []Rule{"x"}, 1, `rule x: unknown policy "x"`},
 		{"settings", Scenario{"some", Settings{}}, []Rule{"random"}, 1, "some: no workload: "},
-		{"no such file", Scenario{"some", Settings{Workload: "no such file"}.WithDefaults()}, []Rule{"random"}, 1, "some: open no such file: "},
+		{"no such file", Scenario{"some", Settings{Setup: workload.Setup{Workload: "no such file"}}.WithDefaults()}, []Rule{"random"}, 1, "some: open no such file: "},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -133,7 +124,7 @@ func TestSimulateFaults(t *testing.T) {
 func TestSimulateEnds(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	one := Scenario{"one", Settings{Workload: "unique", Seconds: 1}.WithDefaults()}
+	one := Scenario{"one", Settings{Setup: workload.Setup{Workload: "unique", Seconds: 1}}.WithDefaults()}
 	r, err := Simulate(ctx, []Scenario{one, one}, []Rule{"random"}, 1, 1, stopAtSecond{stop, new(int)})
 	if !errors.Is(err, context.Canceled) || r == nil || len(r.Rows) != 1 || len(r.Rows[0].Runs) != 1 {
 		t.Errorf("it returned %+v and %v, want one row and that it was canceled", r, err)
@@ -177,7 +168,7 @@ func TestTally(t *testing.T) {
 
 // Requests of the warm-up are there and don't count.
 func TestWarmUp(t *testing.T) {
-	s := Settings{Workload: "unique", Rate: 100, Seconds: 10, WarmUp: 4, Speed: 2}.WithDefaults()
+	s := Settings{Setup: workload.Setup{Workload: "unique", Rate: 100, Seconds: 10, WarmUp: 4, Speed: 2}}.WithDefaults()
 	requests, err := s.requests(1)
 	if err != nil {
 		t.Fatal(err)
@@ -234,15 +225,5 @@ func TestTiesOfFormulas(t *testing.T) {
 	}
 	if min(taken[0], taken[1]) < 30 {
 		t.Errorf("of 100 prompts %d and %d go to each worker, want about half", taken[0], taken[1])
-	}
-}
-
-// Workers take the speeds in turn.
-func TestWorkerSpeeds(t *testing.T) {
-	s := Settings{Workload: "unique", Prefill: 1000, Speeds: []float64{1, .5}}.WithDefaults()
-	for worker, want := range []time.Duration{time.Millisecond, 2 * time.Millisecond, time.Millisecond} {
-		if got := s.perBlock(worker); got != want {
-			t.Errorf("worker %d takes %v for a block, want %v", worker, got, want)
-		}
 	}
 }

@@ -68,7 +68,7 @@ func (m *simulation) happen(e event) {
 		m.agenda.plan(event{at: e.at + time.Duration(j.request.output-1)*m.token, what: finished, job: j})
 		m.done(j)
 	case finished:
-		m.router.release(&e.job.lease)
+		m.router.release(&e.job.lease, len(e.job.request.chain), e.job.hits)
 	case restarted:
 		m.workers[e.worker].cache.Clear()
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"loadstar/actors/learn"
+	"loadstar/bench/workload"
 	"loadstar/prefixtree"
 )
 
@@ -14,8 +16,11 @@ import (
 // unlike speed, a restart.
 func small(giveBack string) *Settings {
 	s := Settings{
-		Workload: "conversations", Rate: 150, Seconds: 3, Workers: 3, Speeds: []float64{1, .5, 2}, CacheBlocks: 400, GiveBack: giveBack,
-		ViewBytes: 128 << 10, Restart: Restart{Worker: 2, Seconds: 2},
+		Setup: workload.Setup{
+			Workload: "conversations", Rate: 150, Seconds: 3, Workers: 3, Speeds: []float64{1, .5, 2}, CacheBlocks: 400,
+			Restart: workload.Restart{Worker: 2, Seconds: 2},
+		},
+		GiveBack: giveBack, ViewBytes: 128 << 10,
 	}.WithDefaults()
 	return &s
 }
@@ -99,7 +104,7 @@ func checkWorker(t *testing.T, s *Settings, worker int, jobs []*job, served []bo
 			cache.keys, lost = nil, true
 		}
 		hits := min(cache.match(q.chain), len(q.chain)-1)
-		free = begins + time.Duration(len(q.chain)-hits)*s.perBlock(worker)
+		free = begins + time.Duration(len(q.chain)-hits)*s.PerBlock(worker)
 		if !lost && free >= seconds(s.Restart.Seconds) {
 			cache.keys, lost = nil, true
 		}
@@ -140,7 +145,7 @@ func TestGiveBack(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.giveBack, func(t *testing.T) {
-			s := Settings{Workload: "unique", Workers: 1, GiveBack: tt.giveBack}.WithDefaults()
+			s := Settings{Setup: workload.Setup{Workload: "unique", Workers: 1}, GiveBack: tt.giveBack}.WithDefaults()
 			r, err := newRouter(&s, "least_work", 1)
 			if err != nil {
 				t.Fatal(err)
@@ -152,7 +157,7 @@ func TestGiveBack(t *testing.T) {
 			m.happen(m.agenda.next())
 			begun, load := pending(), r.workers[0].Load
 			end := m.agenda.next()
-			if want := 3*s.perBlock(0) + time.Millisecond; end.at != want {
+			if want := 3*s.PerBlock(0) + time.Millisecond; end.at != want {
 				t.Errorf("the second token comes at %v, want %v", end.at, want)
 			}
 			m.happen(end)
@@ -167,7 +172,7 @@ func TestGiveBack(t *testing.T) {
 // A lease's share of the pending work is what the worker isn't thought to have, by
 // what was granted before.
 func TestShareOfPendingWork(t *testing.T) {
-	s := Settings{Workload: "unique", Workers: 1}.WithDefaults()
+	s := Settings{Setup: workload.Setup{Workload: "unique", Workers: 1}}.WithDefaults()
 	r, err := newRouter(&s, "least_work", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -233,18 +238,18 @@ func TestViewsAgree(t *testing.T) {
 			t.Fatalf("request %d: the tree says %v, the other view %v", i, a, b)
 		}
 		w := uint32(random.IntN(s.Workers))
-		tree.Insert(chain, w)
-		blocks.Insert(chain, w)
+		tree.Insert(learn.Lease{}, chain, w)
+		blocks.Insert(learn.Lease{}, chain, w)
 	}
 }
 
 // A view that is smaller forgets.
 func TestViewBlocksAreBounded(t *testing.T) {
-	s := Settings{Workload: "unique", ViewBlocks: 3, Workers: 2}.WithDefaults()
+	s := Settings{Setup: workload.Setup{Workload: "unique", Workers: 2}, ViewBlocks: 3}.WithDefaults()
 	v := s.view()
-	v.Insert([]uint64{1, 2}, 0)
-	v.Insert([]uint64{1, 3}, 1)
-	v.Insert([]uint64{4, 5}, 0)
+	v.Insert(learn.Lease{}, []uint64{1, 2}, 0)
+	v.Insert(learn.Lease{}, []uint64{1, 3}, 1)
+	v.Insert(learn.Lease{}, []uint64{4, 5}, 0)
 	want := []prefixtree.Hit{{Worker: 0, Blocks: 1}, {Worker: 1, Blocks: 1}}
 	if got := v.Match([]uint64{1, 2}, nil); !slices.Equal(got, want) {
 		t.Errorf("it sees %v, want %v", got, want)
@@ -253,7 +258,7 @@ func TestViewBlocksAreBounded(t *testing.T) {
 
 // What a trace says of tokens is what prefill takes.
 func TestPartsOfBlocks(t *testing.T) {
-	w := &worker{perBlock: time.Second, cache: (&Settings{CacheBlocks: 9}).worker(0).cache}
+	w := &worker{perBlock: time.Second, cache: (&Settings{Setup: workload.Setup{CacheBlocks: 9}}).worker(0).cache}
 	for _, tt := range []struct {
 		name  string
 		chain []uint64

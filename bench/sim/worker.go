@@ -26,7 +26,7 @@ type worker struct {
 }
 
 func (s *Settings) worker(number int) *worker {
-	return &worker{perBlock: s.perBlock(number), cache: lru.New(s.CacheBlocks)}
+	return &worker{perBlock: s.PerBlock(number), cache: lru.New(s.CacheBlocks)}
 }
 
 // add takes a job in, and reports whether its prefill begins at once.

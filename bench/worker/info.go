@@ -49,9 +49,7 @@ func (w *Worker) modelInfo(rw http.ResponseWriter, _ *http.Request) {
 
 // flushCache is POST /flush_cache. The cache is empty when it answers.
 func (w *Worker) flushCache(rw http.ResponseWriter, _ *http.Request) {
-	for _, e := range w.engines {
-		e.flush()
-	}
+	w.Forget()
 	writeObject(rw, object{"success": true, "cached_blocks": w.Stats().CachedBlocks})
 }
 

@@ -54,5 +54,12 @@ func (w *Worker) Close() {
 	_ = w.server.Close() // what a listener says on closing changes nothing here
 }
 
+// Forget empties the prefix cache, as a restart does that nobody sees.
+func (w *Worker) Forget() {
+	for _, e := range w.engines {
+		e.flush()
+	}
+}
+
 // Stats is what the worker has seen so far; after Close, what it had seen by then.
 func (w *Worker) Stats() Stats { return sum(w.stats()) }

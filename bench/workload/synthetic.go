@@ -21,6 +21,10 @@ const (
 	manyGroups   = 24
 	hotGroups    = 2
 	maxUnique    = 80 // of a prompt that shares nothing, one at least
+	longShare    = .1 // of mixed requests, prompts that share nothing and are long
+	minLong      = 100
+	maxLong      = 500
+	longIDs      = 1 << 48 // of whose blocks they begin here
 )
 
 // synthetic is a workload that is made up.
@@ -33,7 +37,8 @@ type synthetic struct {
 var synthetics = []synthetic{
 	{"conversations", 80, func(o *Options) Source { return conversations(manyGroups, o) }},
 	{"hot", 80, func(o *Options) Source { return conversations(hotGroups, o) }},
-	{"unique", 60, unique},
+	{"unique", 60, func(o *Options) Source { return unique(1, maxUnique, 0, o) }},
+	{"mixed", 60, mixed},
 }
 
 // Synthetics are the names of the workloads that need no trace.
@@ -164,17 +169,46 @@ func conversations(groups int, o *Options) Source {
 	}
 }
 
-// unique prompts share nothing.
-func unique(o *Options) Source {
+// unique prompts share nothing. Their blocks' ids begin with first.
+func unique(least, most int, first uint64, o *Options) Source {
 	random := rand.New(rand.NewPCG(o.Seed, 2))
 	arrive := poisson(random, o.Rate)
-	fresh := uint64(0)
 	return func() (Request, error) {
-		r := Request{At: arrive(), Blocks: make([]uint64, 1+random.IntN(maxUnique)), Input: Unknown, Output: OutputTokens}
+		r := Request{At: arrive(), Blocks: make([]uint64, least+random.IntN(most-least+1)), Input: Unknown, Output: OutputTokens}
 		for i := range r.Blocks {
-			r.Blocks[i] = fresh
-			fresh++
+			r.Blocks[i] = first
+			first++
 		}
 		return r, nil
+	}
+}
+
+// mixed is conversations, between which come long prompts that share nothing.
+func mixed(o *Options) Source {
+	short, long := *o, *o
+	short.Rate, long.Rate = (1-longShare)*o.Rate, longShare*o.Rate
+	return merge(conversations(manyGroups, &short), unique(minLong, maxLong, longIDs, &long))
+}
+
+// merge is the requests of two endless sources, by their times.
+func merge(a, b Source) Source {
+	next := [2]Source{a, b}
+	var first [2]Request
+	var err error
+	take := func(i int) {
+		if err == nil {
+			first[i], err = next[i]()
+		}
+	}
+	take(0)
+	take(1)
+	return func() (Request, error) {
+		i := 0
+		if first[1].At < first[0].At {
+			i = 1
+		}
+		r, failed := first[i], err
+		take(i)
+		return r, failed
 	}
 }

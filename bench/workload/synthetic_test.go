@@ -45,6 +45,7 @@ func TestSyntheticShapes(t *testing.T) {
 		{"conversations", systemBlocks + 1, systemBlocks + maxTurns*maxUser + (maxTurns-1)*maxAnswer, .80, .92},
 		{"hot", systemBlocks + 1, systemBlocks + maxTurns*maxUser + (maxTurns-1)*maxAnswer, .80, .92},
 		{"unique", 1, maxUnique, 0, 0},
+		{"mixed", systemBlocks + 1, maxLong, .60, .70},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -70,6 +71,31 @@ func TestSyntheticShapes(t *testing.T) {
 				t.Errorf("%.1f requests come in a second, want %d", got, rate)
 			}
 		})
+	}
+}
+
+// Of mixed requests a tenth are long, and share nothing with any other.
+func TestMixed(t *testing.T) {
+	rs := first(t, mixed(&Options{Rate: 60, Seed: 5, Rest: time.Second}), 5000)
+	seen := make(map[uint64]bool)
+	long := 0
+	for _, r := range rs {
+		if r.Blocks[0] < longIDs {
+			continue
+		}
+		long++
+		if n := len(r.Blocks); n < minLong || n > maxLong {
+			t.Fatalf("a long prompt has %d blocks, want %d to %d", n, minLong, maxLong)
+		}
+		for _, b := range r.Blocks {
+			if seen[b] {
+				t.Fatalf("block %d comes twice", b)
+			}
+			seen[b] = true
+		}
+	}
+	if long < 400 || long > 600 {
+		t.Errorf("%d of 5000 prompts are long, want about 500", long)
 	}
 }
 

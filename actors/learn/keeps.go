@@ -1,4 +1,4 @@
-package actors
+package learn
 
 import "math"
 
@@ -11,19 +11,18 @@ import "math"
 // A worker that has restarted is told from one with a small cache by losing what is
 // near as well.
 const (
-	ageSteps  = 4  // buckets of distances in each power of two
-	ageFirst  = 64 // blocks, up to which distances are in the first bucket
-	ageCount  = 64 // buckets
+	ageSteps  = 8   // buckets of distances in each power of two
+	ageFirst  = 64  // blocks, up to which distances are in the first bucket
+	ageCount  = 128 // buckets
 	ageHalves = 256
 
 	sizeMisses = 8 // predictions beyond what is kept that failed, until the size is known
-	sizeStays  = 2 // and until it no longer is
 	sizeLeast  = 256
 
 	// restartMisses is how many predictions have to fail, none of which should
 	// have, for a worker to have restarted.
 	restartMisses = 8
-	nearSteps     = 2 // buckets that a distance must be nearer than what is kept, for the worker to be sure to keep it
+	nearSteps     = 4 // buckets that a distance must be nearer than what is kept, for the worker to be sure to keep it
 )
 
 // keeps is what is known of what one worker keeps. Times are numbers of inserts.
@@ -126,13 +125,12 @@ func (k *keeps) count(of *[ageCount]uint16, age uint8) {
 }
 
 // measure finds the size: where predictions begin to fail behind the farthest that
-// come true, a quarter of them at least. In doubt it is the larger one: a view that
-// is too small costs hits, and one that is too large costs little.
+// come true as often as not. It is the end of the first bucket in which they fail,
+// so that there are always some that may: a view that is too small costs hits, and
+// couldn't tell that it is. If they come true there as well, the cache has grown, and
+// its size isn't known.
 func (k *keeps) measure() {
-	kept := ageCount - 1
-	for kept >= 0 && (k.hits[kept] == 0 || 3*k.hits[kept] < k.misses[kept]) {
-		kept--
-	}
+	kept := k.proven()
 	failed, from := 0, ageCount
 	for age := ageCount - 1; age > kept; age-- {
 		if k.misses[age] > 0 {
@@ -141,9 +139,9 @@ func (k *keeps) measure() {
 		}
 	}
 	switch {
-	case failed >= sizeMisses || k.size > 0 && failed >= sizeStays:
+	case failed >= sizeMisses:
 		k.size = max(ageEnd(from), sizeLeast)
-	default:
+	case kept >= 0 && ageEnd(kept) >= k.size:
 		k.size = 0
 	}
 }
