@@ -2,7 +2,7 @@
 // workers, compares Loadstar with other routers on one machine, breaks things
 // around it, grows its fleet, and makes reports of what it found.
 //
-//	go run ./bench load|worker|compare|replay|sim|report|faults|scale [flags]
+//	go run ./bench load|worker|compare|replay|routing|sim|report|faults|scale [flags]
 //
 // Everything it starts is on loopback and ends with it.
 package main
@@ -42,7 +42,7 @@ func app() *cli.App {
 		Name:  "bench",
 		Usage: "measure inference routers",
 		Commands: []*cli.Command{
-			loadCommand(), workerCommand(), compareCommand(), replayCommand(), simCommand(), reportCommand(), faultsCommand(), scaleCommand(),
+			loadCommand(), workerCommand(), compareCommand(), replayCommand(), routingCommand(), simCommand(), reportCommand(), faultsCommand(), scaleCommand(),
 			nullCommand(), bareCommand(), natsCommand(),
 		},
 		HideVersion:    true,

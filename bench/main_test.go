@@ -174,6 +174,8 @@ func TestArgumentErrors(t *testing.T) {
 		{"a rate of nothing", []string{"load", "--rate", "0", "http://127.0.0.1:1/"}, "rate 0: give a number above 0"},
 		{"null without an address", []string{"null"}, "no address is given: name at least one host:port to listen at"},
 		{"bare without a worker", []string{"bare", "127.0.0.1:0"}, "give the host:port to listen at and those of the workers"},
+		{"routing with an argument", []string{"routing", "nginx"}, `"nginx" is no flag: routing takes nothing else`},
+		{"routing without the trace", []string{"routing", "--scenario", "trace"}, `scenario "trace": give one of 40 req/s; 80 req/s; 110 req/s; 2 hot groups at 80 req/s; nothing shared at 90 req/s; one worker half as fast at 60 req/s; a worker loses its cache at 80 req/s; long and short prompts at 60 req/s; those of a trace need --trace`},
 		{"compare with an argument", []string{"compare", "nginx"}, `"nginx" is no flag: compare takes nothing else`},
 		{"faults without a scenario", []string{"faults"}, "no scenario is given: name overload, freeze, poison or soak"},
 		{"report of nothing", []string{"report", "--dir", "testdata"}, "testdata has no raw results: make some with go run ./bench compare"},

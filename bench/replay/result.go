@@ -118,16 +118,15 @@ func (r *Result) Print(out io.Writer) error {
 		return err
 	}
 	for _, m := range r.Runs {
-		if trouble := m.trouble(s.TimeScale); trouble != "" {
+		if trouble := m.Trouble(s.TimeScale); trouble != "" {
 			fmt.Fprintf(out, "%s, round %d: %s\n", m.Router, m.Round, trouble)
 		}
 	}
 	return nil
 }
 
-// trouble is what went wrong in a run, if anything. A generator that was late by
-// more than the median first token took has measured itself.
-func (m *Measured) trouble(timeScale float64) string {
+// Trouble is what went wrong in a run, if anything.
+func (m *Measured) Trouble(timeScale float64) string {
 	var all []string
 	add := func(n uint64, what string) {
 		if n > 0 {
@@ -143,8 +142,14 @@ func (m *Measured) trouble(timeScale float64) string {
 	}
 	add(m.Unsent, "unsent")
 	add(m.Unpriced, "without usage")
-	if late := m.Late.P99 * timeScale; late > m.TTFT.P50 && m.Counted > 0 {
-		all = append(all, fmt.Sprintf("times mean nothing, as 1 %% of the requests were sent %.3g ms late or more", late))
+	if m.TooLate(timeScale) {
+		all = append(all, fmt.Sprintf("times mean nothing, as 1 %% of the requests were sent %.3g ms late or more", m.Late.P99*timeScale))
 	}
 	return strings.Join(all, ", ")
+}
+
+// TooLate reports whether the generator has measured itself: 1 % of the requests were
+// late by more than the median first token took.
+func (m *Measured) TooLate(timeScale float64) bool {
+	return m.Counted > 0 && m.Late.P99*timeScale > m.TTFT.P50
 }

@@ -229,7 +229,7 @@ func TestRunWithTrouble(t *testing.T) {
 	if m.Sent != 9 || m.OK != 3 || m.Counted != 3 || m.PromptTokens != 0 || r.Failed() != 6 {
 		t.Errorf("%d failed, want 6 of 9: %+v", r.Failed(), m)
 	}
-	if got, want := m.trouble(0), "3 truncated, 3 with status 418, 3 without usage"; got != want {
+	if got, want := m.Trouble(0), "3 truncated, 3 with status 418, 3 without usage"; got != want {
 		t.Errorf("the trouble is %q, want %q", got, want)
 	}
 
@@ -254,7 +254,7 @@ func TestTrouble(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.m.trouble(10); got != tt.want {
+			if got := tt.m.Trouble(10); got != tt.want {
 				t.Errorf("it is %q, want %q", got, tt.want)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"loadstar/bench/compare"
+	"loadstar/bench/routing"
 	"loadstar/bench/scale"
 	"loadstar/bench/sim"
 )
@@ -73,6 +74,12 @@ func write(out io.Writer, text []byte, chart func(name, svg string) (link string
 			return false, fmt.Errorf("it is no measurement of scale: %w", err)
 		}
 		return true, Scale(out, &r)
+	case routing.Kind:
+		var r routing.Result
+		if err := json.Unmarshal(text, &r); err != nil {
+			return false, fmt.Errorf("it is no measurement of routing: %w", err)
+		}
+		return true, Routing(out, &r, chart)
 	}
 	return false, nil
 }

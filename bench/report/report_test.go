@@ -14,6 +14,8 @@ import (
 
 	"loadstar/bench/compare"
 	"loadstar/bench/scale"
+	"loadstar/bench/replay"
+	"loadstar/bench/routing"
 	"loadstar/bench/sim"
 	"loadstar/bench/workload"
 )
@@ -80,8 +82,42 @@ func simulation() *sim.Result {
 	return r
 }
 
+// routed is three routers in an idle scenario and in one near saturation.
+func routed() *routing.Result {
+	r := &routing.Result{
+		Kind: routing.Kind, Time: "2026-01-02T03:04:05Z", Command: "go run ./bench routing", Machine: result().Machine,
+		Settings: routing.Settings{Routers: []string{"loadstar:least_work", "smg", "sglang-router"}, Rounds: 3},
+	}
+	for i, load := range []routing.Load{routing.Idle, routing.Full} {
+		row := routing.Row{Scenario: routing.Scenario{
+			Name: string(load) + " <1>", Load: load, Scale: 2,
+			Setup: workload.Setup{Workload: "conversations", Workers: 4, Prefill: 1250, CacheBlocks: 4000, Seconds: 48, WarmUp: 12},
+		}}
+		for round := range 3 {
+			for k, router := range r.Settings.Routers {
+				x := float64(10*(i+1)+round) * float64(2+k) / 2
+				m := replay.Measured{
+					Router: router, Version: "1." + router[:1], Round: round + 1, Counted: 100, Hit: .8, Endless: .81, TTFT: replay.Quantity{Mean: x, P50: x / 2, P99: 9 * x},
+					Requests: replay.Balance{Unevenness: 1.1},
+				}
+				if i == 1 && round == 2 && k == 2 {
+					m.Unsent = 5
+				}
+				row.Runs = append(row.Runs, m)
+			}
+			row.Simulated = append(row.Simulated, sim.Run{Rule: "least_work", TTFT: sim.Quantity{Mean: float64(9*(i+1) + round)}, Hit: .79})
+		}
+		r.Rows = append(r.Rows, row)
+	}
+	return r
+}
+
 func TestGolden(t *testing.T) {
 	dir := t.TempDir()
+	routes, err := json.Marshal(routed())
+	if err != nil {
+		t.Fatal(err)
+	}
 	text, err := json.Marshal(result())
 	if err != nil {
 		t.Fatal(err)
@@ -90,16 +126,16 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, b := range map[string][]byte{"some.json": text, "simulated.json": simulated, "other.json": []byte(`[{"scenario":"soak"}]`)} {
+	for name, b := range map[string][]byte{"some.json": text, "simulated.json": simulated, "routed.json": routes, "other.json": []byte(`[{"scenario":"soak"}]`)} {
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	pages, err := Files(dir)
-	if err != nil || len(pages) != 2 || filepath.Base(pages[0]) != "simulated.md" || filepath.Base(pages[1]) != "some.md" {
-		t.Fatalf("the pages are %v, %v, want simulated.md and some.md", pages, err)
+	if err != nil || len(pages) != 3 || filepath.Base(pages[0]) != "routed.md" || filepath.Base(pages[1]) != "simulated.md" || filepath.Base(pages[2]) != "some.md" {
+		t.Fatalf("the pages are %v, %v, want routed.md, simulated.md and some.md", pages, err)
 	}
-	for _, name := range []string{"simulated.md", "simulated-ttft.svg", "some.md", "some-cpu.svg", "some-latency.svg"} {
+	for _, name := range []string{"routed.md", "routed-ttft.svg", "simulated.md", "simulated-ttft.svg", "some.md", "some-cpu.svg", "some-latency.svg"} {
 		t.Run(name, func(t *testing.T) {
 			golden(t, filepath.Join(dir, name))
 		})

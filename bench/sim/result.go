@@ -96,11 +96,16 @@ func (r *Row) Stat(rule Rule, figure func(*Run) float64) Stat {
 			all = append(all, figure(&r.Runs[i]))
 		}
 	}
-	if len(all) == 0 {
+	return StatOf(all)
+}
+
+// StatOf is that of some values, which it sorts; zero of none.
+func StatOf(all []float64) Stat {
+	n := len(all)
+	if n == 0 {
 		return Stat{}
 	}
 	slices.Sort(all)
-	n := len(all)
 	return Stat{(all[(n-1)/2] + all[n/2]) / 2, all[0], all[n-1]}
 }
 
