@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"loadstar/bench/alarm"
 )
 
 // Run sends a load and returns when its last request has ended. If ctx ends, what
@@ -75,22 +77,21 @@ func openLoop(ctx context.Context, cfg Config, t []*target, rec *recorder) {
 	rest := make([][]idler, len(t))           // idle ones, the last used last, by target
 	made := 0
 	keep := func(c idler) { rest[c.to] = append(rest[c.to], c) }
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	<-timer.C
+	wake := alarm.New()
+	defer wake.Close()
 	for n := uint64(0); ; n++ {
 		at, found := cfg.Arrivals()
 		if !found || !cfg.more(n, at) {
 			break
 		}
 		due := rec.start.Add(at)
-		timer.Reset(time.Until(due))
+		wake.Set(time.Until(due))
 		for waiting := true; waiting; {
 			select {
 			case c := <-idle:
 				keep(c)
-			case <-timer.C:
-				waiting = false
+			case <-wake.C:
+				waiting = time.Now().Before(due)
 			case <-ctx.Done():
 				waiting = false
 			}

@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"loadstar/bench/compare"
-	"loadstar/bench/scale"
 	"loadstar/bench/replay"
 	"loadstar/bench/routing"
+	"loadstar/bench/scale"
 	"loadstar/bench/sim"
 	"loadstar/bench/workload"
 )

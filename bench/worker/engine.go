@@ -3,6 +3,8 @@ package worker
 import (
 	"errors"
 	"time"
+
+	"loadstar/bench/alarm"
 )
 
 var (
@@ -54,6 +56,10 @@ type transfer struct {
 	reply chan<- grant // messageTake; capacity one
 }
 
+// newAlarm is what engines wake by; tests have one that follows the clock of package
+// synctest.
+var newAlarm = alarm.New
+
 func newEngine(cfg Config) *engine {
 	e := &engine{inbox: make(chan message, 256), done: make(chan struct{})}
 	go e.loop(newState(cfg))
@@ -62,13 +68,13 @@ func newEngine(cfg Config) *engine {
 
 func (e *engine) loop(s *state) {
 	defer close(e.done)
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
+	wake := newAlarm()
+	defer wake.Close()
 	for {
-		var due <-chan time.Time
+		var due <-chan struct{}
 		if at, ok := s.next(); ok {
-			timer.Reset(time.Until(at))
-			due = timer.C
+			wake.Set(time.Until(at))
+			due = wake.C
 		}
 		select {
 		case <-due:

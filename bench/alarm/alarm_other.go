@@ -1,0 +1,7 @@
+//go:build !linux
+
+package alarm
+
+import "errors"
+
+func newPrecise(func()) (clock, error) { return nil, errors.ErrUnsupported }
