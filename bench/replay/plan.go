@@ -79,7 +79,7 @@ func (p *plan) source(n uint64) []byte {
 		r.Output = workload.OutputTokens
 	}
 	r.Output = min(max(r.Output, 1), p.settings.MaxOutput)
-	return body(p.settings.Model, r, p.salt)
+	return body(p.settings.Model, r, p.salt, p.settings.BlockTokens)
 }
 
 // ended books a request.

@@ -12,8 +12,9 @@ const (
 	perNumber = 16                 // letters of a 64-bit number
 )
 
-// body is a chat completion whose prompt is these blocks.
-func body(model string, r workload.Request, salt uint64) []byte {
+// body is a chat completion whose prompt is these blocks, of which the last is cut to
+// what the request's tokens leave for it, if a block has a number of tokens.
+func body(model string, r workload.Request, salt uint64, blockTokens int) []byte {
 	const (
 		start = `{"model":"`
 		user  = `","messages":[{"role":"user","content":"`
@@ -25,6 +26,9 @@ func body(model string, r workload.Request, salt uint64) []byte {
 	b = append(b, user...)
 	for _, id := range r.Blocks {
 		b = appendBlock(b, id, salt)
+	}
+	if left := r.Input - (len(r.Blocks)-1)*blockTokens; r.Input != workload.Unknown && left > 0 && left < blockTokens {
+		b = b[:len(b)-worker.BlockBytes+max(1, worker.BlockBytes*left/blockTokens)]
 	}
 	b = append(b, rest...)
 	b = strconv.AppendInt(b, int64(r.Output), 10)

@@ -45,13 +45,38 @@ func TestPromptsShareTheirFirstBlocks(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			a := content(t, body("m", workload.Request{Blocks: tt.a, Output: 7}, tt.saltA))
-			b := content(t, body("m", workload.Request{Blocks: tt.b, Output: 7}, tt.saltB))
+			a := content(t, body("m", workload.Request{Blocks: tt.a, Input: workload.Unknown, Output: 7}, tt.saltA, 0))
+			b := content(t, body("m", workload.Request{Blocks: tt.b, Input: workload.Unknown, Output: 7}, tt.saltB, 0))
 			if len(a) != len(tt.a)*worker.BlockBytes || len(b) != len(tt.b)*worker.BlockBytes {
 				t.Errorf("prompts of %d and %d blocks have %d and %d bytes", len(tt.a), len(tt.b), len(a), len(b))
 			}
 			if got := common(a, b) / worker.BlockBytes; got != tt.want {
 				t.Errorf("%d blocks are shared, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+// The last block is as long as the tokens that are left for it.
+func TestLastBlock(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		input, want int // bytes
+	}{
+		{"full", 1024, 128},
+		{"a half", 768, 96},
+		{"a token", 513, 65},
+		{"all but one", 1023, 127},
+		{"unknown", workload.Unknown, 128},
+		{"more than the blocks have", 5000, 128},
+		{"less than they have", 100, 128},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := workload.Request{Blocks: []uint64{1, 2}, Input: tt.input, Output: 7}
+			whole := content(t, body("m", workload.Request{Blocks: r.Blocks, Input: workload.Unknown, Output: 7}, 3, 512))
+			got := content(t, body("m", r, 3, 512))
+			if len(got) != tt.want || !strings.HasPrefix(whole, got) {
+				t.Errorf("%d bytes, want %d of the same text", len(got), tt.want)
 			}
 		})
 	}
