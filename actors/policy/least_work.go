@@ -4,7 +4,7 @@ import "math"
 
 // leastWork takes the worker where the request makes the least work:
 //
-//	cost(w) = (pending(w) + (1+λ)·miss(w) + γ·load(w)) · pace(w) · price(w)
+//	cost(w) = ((pending(w) + miss(w)) · √pace(w) + λ·miss(w) + γ·load(w)) · price(w)
 //
 // all in blocks of prompt, and so in the time that a typical worker takes for one.
 // λ is the price of a miss above its own time. On an idle fleet a miss delays nobody
@@ -12,17 +12,22 @@ import "math"
 // who wait behind it and pushes another prefix out of a cache, so λ rises and
 // requests stay where their prefix is.
 //
+// A worker that takes twice as long would be weighed with twice its work, if only
+// this request counted. But then its cache goes unused, and its prefixes push others
+// out of the caches of the fast ones; the root is what serves all best (bench/README,
+// What was learnt).
+//
 // Where requests only decode, each of their steps reads all that is held there, so
 // held(w) takes the place of what waits, and a miss is what has to be transferred:
 //
-//	cost(w) = (held(w) + pending(w) + miss(w) + γ·load(w)) · pace(w) · price(w)
+//	cost(w) = ((held(w) + pending(w) + miss(w)) · √pace(w) + γ·load(w)) · price(w)
 type leastWork struct {
 	perMiss float64 // c: backlog, in prompts, that adds 1 to λ
 	missCap float64 // the ceiling of λ
 	decay   float64 // weight of the past in backlog
 	perLoad float64 // γ, in blocks
 
-	missPrice, heldPrice float64 // of the last choice, for Weigh
+	price, heldPrice float64 // λ and that of a held block at the last choice, for Weigh
 
 	backlogs perPool[float64] // moving averages of the mean pending blocks of a worker
 }
@@ -42,28 +47,28 @@ func (p *leastWork) Name() string { return "least_work" }
 // fusing the two operations, so machines with and without such an instruction
 // agree.
 func (p *leastWork) Choose(req *Request, c []Candidate) Choice {
-	missPrice, heldPrice := 1.0, 1.0
+	p.price, p.heldPrice = 0, 1
 	if !req.Decode {
-		missPrice, heldPrice = 1+p.lambda(req, c), 0
+		p.price, p.heldPrice = p.lambda(req, c), 0
 	}
-	p.missPrice, p.heldPrice = missPrice, heldPrice
+	lambda, heldPrice, perLoad := p.price, p.heldPrice, p.perLoad
 	t := newTie(req.Key)
 	least, cheapest := math.Inf(1), math.Inf(1)
 	longest := 0
 	for i := range c {
 		w := &c[i]
 		longest = max(longest, w.Match)
-		cost := float64(w.Pending) + float64(heldPrice*float64(w.Held)) +
-			float64(missPrice*float64(max(req.Blocks-w.Match, 0))) +
-			float64(p.perLoad*float64(w.Load))
+		miss := float64(max(req.Blocks-w.Match, 0))
+		work := float64(w.Pending) + miss + float64(heldPrice*float64(w.Held))
+		if w.Pace > 0 {
+			work *= math.Sqrt(w.Pace)
+		}
+		cost := work + float64(lambda*miss) + float64(perLoad*float64(w.Load))
 		price := 1.0
 		if w.Cost > 0 {
 			price = w.Cost
 		}
 		cost *= price
-		if w.Pace > 0 {
-			cost *= w.Pace
-		}
 		// Equal costs can hide different prices, when there is no work at all:
 		// then the cheaper worker is not an equal.
 		if cost > least || cost == least && price > cheapest {
@@ -89,16 +94,16 @@ func (p *leastWork) Choose(req *Request, c []Candidate) Choice {
 // Weigh repeats the sum of Choose, which has it in its loop: a call for each worker
 // would cost every request more than a copy that a test holds to it.
 func (p *leastWork) Weigh(req *Request, w *Candidate) (lambda, cost float64) {
-	cost = float64(w.Pending) + float64(p.heldPrice*float64(w.Held)) +
-		float64(p.missPrice*float64(max(req.Blocks-w.Match, 0))) +
-		float64(p.perLoad*float64(w.Load))
+	miss := float64(max(req.Blocks-w.Match, 0))
+	work := float64(w.Pending) + miss + float64(p.heldPrice*float64(w.Held))
+	if w.Pace > 0 {
+		work *= math.Sqrt(w.Pace)
+	}
+	cost = work + float64(p.price*miss) + float64(p.perLoad*float64(w.Load))
 	if w.Cost > 0 {
 		cost *= w.Cost
 	}
-	if w.Pace > 0 {
-		cost *= w.Pace
-	}
-	return p.missPrice - 1, cost
+	return p.price, cost
 }
 
 // lambda takes the present backlog into the pool's average and prices a miss of this

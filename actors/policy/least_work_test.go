@@ -68,8 +68,8 @@ func TestLeastWork(t *testing.T) {
 	}
 }
 
-// A worker that takes longer for a block is taken when the others have as much more
-// to do, and one whose pace isn't known is as the others.
+// A worker that takes four times as long for a block is weighed with twice its work,
+// and one whose pace isn't known is as the others.
 func TestLeastWorkWeighsPace(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -77,10 +77,10 @@ func TestLeastWorkWeighsPace(t *testing.T) {
 		pending []int
 		want    int
 	}{
-		{"slow, and less to do", []float64{2, 1}, []int{4, 12}, 1},
-		{"slow, and much less to do", []float64{2, 1}, []int{4, 20}, 0},
-		{"fast, and more to do", []float64{.5, 1}, []int{25, 9}, 0},
-		{"fast, and much more to do", []float64{.5, 1}, []int{35, 9}, 1},
+		{"slow, and less to do", []float64{4, 1}, []int{4, 17}, 1},
+		{"slow, and much less to do", []float64{4, 1}, []int{4, 19}, 0},
+		{"fast, and more to do", []float64{.25, 1}, []int{27, 9}, 0},
+		{"fast, and much more to do", []float64{.25, 1}, []int{30, 9}, 1},
 		{"not known", []float64{0, 1}, []int{4, 5}, 0},
 		{"no number", []float64{math.NaN(), 1}, []int{6, 5}, 1},
 	} {

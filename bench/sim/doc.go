@@ -17,8 +17,9 @@
 // show them: the longest known prefix per worker, from a prefixtree that learns a
 // prompt when it is granted; the requests under way; and the blocks granted and not
 // yet prefilled, each lease's share being what the worker was thought to lack, given
-// back with the first token. A worker is not asked, and doesn't tell, what it really
-// has. Nothing else is there: no other router's load, no limits, no failures, no
+// back with the first token. At its end an answer tells what was cached, of which the
+// router's actors/learn learns what workers keep; it knows how fast they are.
+// Nothing else is there: no other router's load, no limits, no failures, no
 // retries, and a choice takes no time.
 //
 // Ties go by the prompt's first 16 blocks, as in the router, and by the workers'

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"loadstar/bench/workload"
@@ -63,6 +64,17 @@ func (s *Settings) Check() error {
 		faults = append(faults, fmt.Errorf("pending work given back at %q: give %s, %s or %s", s.GiveBack, AtFirst, AtHead, AtEnd))
 	}
 	return errors.Join(faults...)
+}
+
+// pace is how many times as long as the median worker one takes for a block. The
+// router knows it at once here.
+func (s *Settings) pace(worker int) float64 {
+	var rates []float64
+	for i := range s.Workers {
+		rates = append(rates, s.PrefillOf(i))
+	}
+	slices.Sort(rates)
+	return rates[len(rates)/2] / s.PrefillOf(worker)
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
