@@ -154,6 +154,9 @@ func (s *state) choose(r *Request, role Role) (c choice, ok bool) {
 	if r.Now >= s.speeds.at {
 		s.payOff(r.Now)
 	}
+	if r.Now >= s.lapseAt {
+		s.lapse(r.Now)
+	}
 	candidates := s.candidates(r, role)
 	if len(candidates) == 0 {
 		return choice{}, false

@@ -67,10 +67,13 @@ func (r *Registry) Running(into []Elsewhere) ([]Elsewhere, bool) {
 func (s *state) runningAt(all []Elsewhere) []Elsewhere {
 	for i := range s.workers {
 		w := &s.workers[i]
-		e := Elsewhere{URL: w.spec.URL, N: w.weight(), Pending: w.backlog(), Decode: w.inPhase[Decoding]}
+		e := Elsewhere{URL: w.spec.URL, N: w.leases(), Pending: w.pending, Decode: w.inPhase[Decoding]}
 		if w.foreign > 0 || w.foreignPending > 0 {
-			theirs := s.foreign[Peers][e.URL]
-			e.N, e.Pending = e.N-theirs.N, e.Pending-theirs.Pending
+			for origin, told := range s.foreign {
+				if origin != Peers {
+					e.N, e.Pending = e.N+told[e.URL].N, e.Pending+told[e.URL].Pending
+				}
+			}
 		}
 		if e.N > 0 || e.Pending > 0 {
 			all = append(all, e)
@@ -115,8 +118,9 @@ func (s *state) setForeign(origin string, all []Elsewhere) error {
 	return nil
 }
 
-// weigh sums up what all origins run at a worker, if it is known here. It is the
-// only place that writes a worker's foreign load.
+// weigh sums up what all origins run at a worker, if it is known here, unless the
+// worker itself has said that it is more. It is the only place that writes a worker's
+// foreign load.
 func (s *state) weigh(url string) {
 	id, ok := s.byURL[url]
 	if !ok {
@@ -128,7 +132,7 @@ func (s *state) weigh(url string) {
 		sum, pending = sum+e.N, pending+e.Pending
 	}
 	w := &s.workers[id]
-	w.foreign, w.foreignPending = sum, pending
+	w.foreign, w.foreignPending = max(sum, w.said.beyond), pending
 	s.recount(w)
 }
 

@@ -33,6 +33,7 @@ var wantMessages = map[string]string{
 	"setModels":       "base string; models []string; reply chan<- setModelsReply",
 	"modelsRequest":   "now int64; reply chan<- []ModelView",
 	"setForeign":      "origin string; all []Elsewhere; reply chan<- error",
+	"workerSays":      "worker WorkerID; requests int; now int64",
 	"running":         "into []Elsewhere; reply chan<- []Elsewhere",
 	"nameWorkers":     "ids []WorkerID; reply chan<- []string",
 	"findWorkers":     "urls []string; reply chan<- []WorkerID",

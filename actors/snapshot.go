@@ -140,6 +140,9 @@ func (s *state) usable(w *worker, now int64) bool {
 }
 
 func (s *state) snapshot(into []WorkerView, now int64) Snapshot {
+	if now >= s.lapseAt {
+		s.lapse(now)
+	}
 	v := Snapshot{
 		Live: s.live, Granted: s.granted, Returned: s.returned, Refused: s.refused,
 		EventsDropped: s.eventsDropped, Draining: len(s.draining) > 0,

@@ -60,6 +60,7 @@ type state struct {
 	docket   docket
 	lookAt   int64 // when to look for wedged workers again; never, if they aren't looked for
 	speeds   speeds
+	lapseAt  int64 // when to forget what workers have said of themselves; never, if none has
 	room     room
 	foreign  map[string]map[string]Elsewhere // by origin and by worker's URL; see setForeign
 
@@ -110,6 +111,7 @@ type worker struct {
 	outcomes [numCauses]uint64
 
 	foreignPending int // blocks of prompt that other processes have pending there; written as foreign is
+	said           said
 }
 
 // load is what runs at the worker: every live lease but those reserved.
@@ -156,6 +158,7 @@ func newState(o Options, events chan<- Event) (*state, error) {
 		budget:  newBudget(o.Retries),
 		lookAt:  math.MaxInt64,
 		speeds:  speeds{at: math.MaxInt64},
+		lapseAt: math.MaxInt64,
 	}
 	if o.WedgedAfter > 0 {
 		s.lookAt = math.MinInt64

@@ -28,6 +28,7 @@ type Answer struct {
 	KeepAlive bool  // the connection may carry another request
 	Type      []byte
 	Encoding  []byte // Content-Encoding
+	Report    []byte // endpoint-load-metrics; see package orca
 	Headers   []byte // all header lines
 
 	HasCacheControl   bool
@@ -136,6 +137,10 @@ func (a *Answer) parseHeaders(http10 bool) error {
 				}
 				chunked = true
 			}
+		case 21:
+			if Is(l.Name, "endpoint-load-metrics") {
+				a.Report = l.Value
+			}
 		}
 	}
 	if chunked {
@@ -177,17 +182,26 @@ func (a *Answer) EventStream() bool {
 }
 
 // AppendLines appends to dst, for the client, every header line that concerns
-// more than one hop, but for the one named drop, in lower case. The framing is
+// more than one hop, but for those named drop, in lower case. The framing is
 // the caller's: Content-Length is left out too.
-func (a *Answer) AppendLines(dst []byte, drop string) []byte {
+func (a *Answer) AppendLines(dst []byte, drop ...string) []byte {
 	l := LinesOf(a.Headers)
 	for l.Next() {
-		if IsHop(l.Name) || Is(l.Name, "content-length") || Is(l.Name, drop) || a.named.Has(l.Name) {
+		if IsHop(l.Name) || Is(l.Name, "content-length") || isOf(l.Name, drop) || a.named.Has(l.Name) {
 			continue
 		}
 		dst = AppendLine(dst, l.Name, l.Value)
 	}
 	return dst
+}
+
+func isOf(name []byte, names []string) bool {
+	for _, n := range names {
+		if Is(name, n) {
+			return true
+		}
+	}
+	return false
 }
 
 // AppendLine appends one header line.

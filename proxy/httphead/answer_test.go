@@ -186,14 +186,14 @@ func TestFramingRefused(t *testing.T) {
 // of the answer before.
 func TestParseAnswerForgets(t *testing.T) {
 	a := parse(t, "HTTP/1.1 200 OK\nContent-Length: 5\nContent-Type: a/b\nContent-Encoding: gzip\nCache-Control: no-store\n"+
-		"X-Accel-Buffering: no\nRetry-After: 1\nConnection: x-a")
-	if !a.HasLength || !a.HasCacheControl || !a.HasAccelBuffering || !a.HasRetryAfter || a.Type == nil || a.Encoding == nil {
+		"X-Accel-Buffering: no\nRetry-After: 1\nEndpoint-Load-Metrics: TEXT a=1\nConnection: x-a")
+	if !a.HasLength || !a.HasCacheControl || !a.HasAccelBuffering || !a.HasRetryAfter || a.Type == nil || a.Encoding == nil || string(a.Report) != "TEXT a=1" {
 		t.Fatalf("not everything was found: %+v", a)
 	}
 	if err := a.ParseAnswer([]byte(wire("HTTP/1.0 500 \nX-A: 1"))); err != nil {
 		t.Fatal(err)
 	}
-	if a.HasLength || a.HasCacheControl || a.HasAccelBuffering || a.HasRetryAfter || a.Type != nil || a.Encoding != nil ||
+	if a.HasLength || a.HasCacheControl || a.HasAccelBuffering || a.HasRetryAfter || a.Type != nil || a.Encoding != nil || a.Report != nil ||
 		a.Reason != nil || a.Length != UntilClose || a.KeepAlive {
 		t.Errorf("something was kept: %+v", a)
 	}
