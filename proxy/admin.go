@@ -33,7 +33,7 @@ type workerJSON struct {
 	Reason         string            `json:"reason,omitempty"`   // of the last check that went wrong
 	Processed      uint64            `json:"processed"`
 	Models         []string          `json:"models,omitempty"` // that it serves; none if that isn't known
-	Foreign        int               `json:"foreign"`          // what other routers run there, no part of the load
+	Foreign        int               `json:"foreign"`          // what others run there, no part of the load
 	ForeignPending int               `json:"foreign_pending_blocks,omitempty"`
 	Labels         map[string]string `json:"labels,omitempty"`
 	Source         string            `json:"source,omitempty"` // who named it

@@ -6,6 +6,7 @@ import (
 
 	"loadstar/actors"
 	"loadstar/proxy/httphead"
+	"loadstar/proxy/orca"
 )
 
 // sessionHeaders name a session, the first one found wins. They are those of
@@ -23,6 +24,7 @@ type seen struct {
 	auth      []byte // Authorization
 	apiKey    []byte // x-api-key
 	forwarded []byte // X-Forwarded-For
+	format    bool   // the client asks how many requests the worker has
 }
 
 // readHeaders walks over the request's headers once and builds in x.headers what
@@ -79,6 +81,8 @@ func (x *exchange) readHeaders() *problem {
 			}
 		case 18:
 			x.noteExplain(&l)
+		case 28:
+			f.format = f.format || httphead.Is(l.Name, orca.FormatHeader)
 		}
 		x.noteSession(&f, &l)
 		x.noteID(&f, &l)
@@ -236,6 +240,9 @@ func (x *exchange) addOwn(h []byte, f *seen) []byte {
 	}
 	if x.carry.own {
 		h = x.appendCarry(h)
+	}
+	if x.asks = x.p.opts.AskLoad && !f.format; x.asks {
+		h = append(h, askLoad...)
 	}
 	x.ownID = len(h)
 	return httphead.AppendLine(h, "X-Request-Id", x.id)

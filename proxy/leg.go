@@ -27,6 +27,7 @@ type leg struct {
 	patience time.Duration // for the head of the answer; 0 is without end
 	sent     bool          // a worker may have all of the request
 	once     bool          // it is not sent over a kept connection, where it might go out twice
+	asks     bool          // this router asks the worker how many requests it has, and not the client
 	answer   httphead.Answer
 	coming   bodyReader      // body of the answer
 	off      <-chan struct{} // closed when nobody wants the answer any more; nil if that can't be
@@ -62,6 +63,7 @@ func (g *leg) converse(pool *upstream.Pool, worker actors.WorkerID) (size int, e
 		size, err = g.roundTrip()
 		switch {
 		case err == nil:
+			g.hearReport(worker)
 			return size, nil
 		case errors.Is(err, upstream.ErrStirred):
 			g.sent = false
@@ -93,6 +95,7 @@ func (g *leg) converse(pool *upstream.Pool, worker actors.WorkerID) (size int, e
 	if size, err = g.roundTrip(); err != nil {
 		return 0, &failure{cause: causeOf(err, false), err: err}
 	}
+	g.hearReport(worker)
 	return size, nil
 }
 

@@ -44,6 +44,8 @@ type metricSet struct {
 	pd         pdMetrics
 	usage      usageMetrics
 	failover   failoverMetrics
+
+	reportsUsed, reportsUnused *metrics.Counter // workers' words of their own load
 }
 
 // histogram is a vmrange or a Prometheus histogram, as the operator chose.
@@ -85,6 +87,8 @@ func newMetricSet(p *Proxy) *metricSet {
 	m.duration = hist("vllm_router_request_duration_seconds")
 	m.backoff = hist("vllm_router_retry_backoff_duration_seconds")
 	m.noticed = hist("loadstar_client_gone_close_seconds")
+	m.reportsUsed = s.NewCounter(`loadstar_load_reports_total{result="used"}`)
+	m.reportsUnused = s.NewCounter(`loadstar_load_reports_total{result="unused"}`)
 	m.stale = s.NewCounter("loadstar_stale_connections_total")
 	m.panics = s.NewCounter("loadstar_panics_total")
 	m.unwatched = s.NewCounter("loadstar_unwatched_connections_total")

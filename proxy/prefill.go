@@ -34,7 +34,7 @@ func (g *leg) prefill(lease *actors.Lease, buf []byte) (answer []byte, r pd.Repl
 	a := &g.answer
 	var refused *refusal
 	if a.Status >= 300 {
-		refused = &refusal{status: a.Status, retryAfter: retryAfter(a), reason: append([]byte(nil), a.Reason...), lines: a.AppendLines(nil, carrier)}
+		refused = &refusal{status: a.Status, retryAfter: retryAfter(a), reason: append([]byte(nil), a.Reason...), lines: g.appendLines(nil)}
 	}
 	g.passHead(size)
 	answer, err = g.readWhole(buf, func() time.Duration {
@@ -246,7 +246,7 @@ func (x *exchange) startPrefill(lease *actors.Lease) {
 	l := &x.link
 	l.guard.Arm(l.client, nil)
 	r := &prefillRun{
-		leg: leg{p: x.p, link: link{client: l.client, until: l.until}, once: x.once}, lease: *lease, pair: x.split.pair, main: l.guard,
+		leg: leg{p: x.p, link: link{client: l.client, until: l.until}, once: x.once, asks: x.asks}, lease: *lease, pair: x.split.pair, main: l.guard,
 		stop: make(chan struct{}), fail: make(chan struct{}), over: make(chan struct{}), done: make(chan struct{}),
 	}
 	r.leg.off = r.stop

@@ -56,6 +56,7 @@ type Options struct {
 	WorkerHeader      bool              // name in answers the worker they come from, and explain its choice to who asks
 	DecisionLog       int               // decisions that /debug/decisions shows; 0 keeps none
 	DebugEndpoints    bool              // serve pprof and the state dump on the metrics listener
+	AskLoad           bool              // ask workers with each request how many they have
 	AskModels         bool              // ask workers which models they serve, for requests to go by
 	Aliases           map[string]string // other names for models
 	StartupTimeout    time.Duration     // how long /add_worker waits for a worker to become healthy

@@ -23,7 +23,7 @@ const carrier = "x-request-id"
 // bytes.
 func (x *exchange) takeHead(size int) {
 	a := &x.answer
-	h := a.AppendLines(x.lines[:0], carrier)
+	h := x.appendLines(x.lines[:0])
 	x.sse, x.encoded = a.EventStream(), len(a.Encoding) > 0
 	if x.sse {
 		// A proxy in front of this one would gather events otherwise.

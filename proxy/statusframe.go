@@ -139,7 +139,7 @@ func (p *Proxy) statusSections(v *actors.Snapshot) []statuspage.Section {
 		{Name: "Queue", Facts: queue},
 		{Name: "Prompts", Facts: cache},
 		{Name: "Router", Facts: []statuspage.Fact{
-			count("requests", uint64(p.metrics.inFlight.Get())), count("of other routers", uint64(foreign)), count("retries refused", v.RetryRefused),
+			count("requests", uint64(p.metrics.inFlight.Get())), count("of others", uint64(foreign)), count("retries refused", v.RetryRefused),
 			bad("panics", p.metrics.panics.Get()), count("goroutines", uint64(runtime.NumGoroutine())),
 		}},
 	}

@@ -74,6 +74,7 @@ type httpConfig struct {
 	CORSOrigins      []string
 	ForwardedHeaders bool // add X-Forwarded-For, -Proto and -Host
 	WorkerHeader     bool // name workers in answers
+	AskLoad          bool // ask workers with each request how many they have
 }
 
 // workersConfig is the fleet at start-up.

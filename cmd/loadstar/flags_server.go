@@ -73,6 +73,12 @@ func httpOptions(c *config) []*option {
 			one: readSwitch(&c.HTTP.WorkerHeader),
 		},
 		{
+			name: "ask-load-metrics", category: category, from: ours,
+			usage: "ask the worker of each request how many it has (endpoint-load-metrics-format), for what others send there to weigh in choices; " +
+				"its answer to that goes to no client that didn't ask",
+			one: readSwitch(&c.HTTP.AskLoad),
+		},
+		{
 			name: "compat", category: category, from: ours,
 			usage: "do as vllm-router does where this router is deliberately stricter: " +
 				"administration from anywhere without a key, success for unknown and repeated workers, errors as plain text, unknown models to any worker, no budget for retries",

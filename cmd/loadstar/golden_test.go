@@ -143,8 +143,8 @@ func TestOwnFlags(t *testing.T) {
 			c.Access.AdminKey, c.Access.AdminListen = "ak", listenConfig{"10.0.0.1", 9000}
 		}},
 		{"allowed hosts", "--allowed-worker-hosts a,*.b 10.0.0.0/8", func(c *config) { c.Access.WorkerHosts = hosts(t, "a", "*.b", "10.0.0.0/8") }},
-		{"compatible", "--compat --x-forwarded-headers --worker-header", func(c *config) {
-			c.Compat, c.HTTP.ForwardedHeaders, c.HTTP.WorkerHeader, c.Retry.Budget = true, true, true, noBudget
+		{"compatible", "--compat --x-forwarded-headers --worker-header --ask-load-metrics", func(c *config) {
+			c.Compat, c.HTTP.ForwardedHeaders, c.HTTP.WorkerHeader, c.HTTP.AskLoad, c.Retry.Budget = true, true, true, true, noBudget
 		}},
 		{"compatible, with a budget of its own", "--retry-budget 0.3 --compat", func(c *config) { c.Compat, c.Retry.Budget = true, 0.3 }},
 		{"not compatible after all", "--compat=false", func(*config) {}},

@@ -211,7 +211,7 @@ func proxyOptions(c config, log *slog.Logger) proxy.Options {
 		Heartbeat: c.Timeouts.Heartbeat, AccessLog: c.Logging.AccessLog, PrometheusBuckets: c.Metrics.Buckets == bucketsPrometheus,
 		WorkerHosts: c.Access.WorkerHosts, AdminKey: c.Access.AdminKey, AdminListener: c.Access.HasAdminListener(),
 		DecisionLog: c.Metrics.Decisions, DebugEndpoints: c.Metrics.Debug, StartupTimeout: c.Workers.StartupTimeout, Version: version, Log: log,
-		AskModels: c.Models.Ask, Aliases: c.Models.Aliases,
+		AskLoad: c.HTTP.AskLoad, AskModels: c.Models.Ask, Aliases: c.Models.Aliases,
 	}
 	if c.Compat && len(o.CORSOrigins) == 0 {
 		o.CORSOrigins = []string{"*"}
