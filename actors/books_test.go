@@ -240,3 +240,21 @@ func (b *books) elsewhere(url, without string) (n, pending int) {
 	}
 	return n, pending
 }
+
+// says has a worker say how many requests it has, which counts for longer than any
+// script lasts.
+func (b *books) says(r *Registry, specs []Spec, arg int) string {
+	url, n := specs[arg%len(specs)].URL, arg/len(specs)
+	id := WorkerID(len(specs)) // of nobody
+	all, _ := r.Snapshot(0)
+	for i := range all.Workers {
+		if v := &all.Workers[i]; v.URL == url {
+			id = v.ID
+		}
+	}
+	r.WorkerSays(id, n, 1<<60)
+	if w := b.workers[url]; w.member && w.spec.Rank == NoRank {
+		w.said = max(0, n-(b.live(url, numPhases)-b.live(url, Reserved)))
+	}
+	return "word of " + url
+}

@@ -42,6 +42,7 @@ type bookedWorker struct {
 	proven  bool
 	streak  int  // checks in a row that contradict healthy
 	drains  bool // gets nothing, and goes with its last lease
+	said    int  // requests beyond the registry's own that it said it has
 
 	good, bad uint64 // what its breaker has learnt
 	signAt    int64  // its last sign of life, or when it held nothing for the last time
@@ -158,8 +159,8 @@ func (b *books) compare(t *testing.T, r *Registry, after string) {
 		if v.Draining != (w.member && w.drains) {
 			t.Fatalf("after %s: %s draining = %v, want %v", after, v.URL, v.Draining, w.drains)
 		}
-		if n, pending := b.elsewhere(v.URL, ""); v.Foreign != n || v.ForeignPending != pending {
-			t.Fatalf("after %s: foreign load of %s = %d with %d blocks pending, want %d with %d", after, v.URL, v.Foreign, v.ForeignPending, n, pending)
+		if n, pending := b.elsewhere(v.URL, ""); v.Foreign != max(n, w.said) || v.ForeignPending != pending {
+			t.Fatalf("after %s: foreign load of %s = %d with %d blocks pending, want %d with %d", after, v.URL, v.Foreign, v.ForeignPending, max(n, w.said), pending)
 		}
 		if w.member && (v.CBGood != w.good || v.CBBad != w.bad) {
 			t.Fatalf("after %s: the breaker of %s has learnt of %d successes and %d failures, want %d and %d", after, v.URL, v.CBGood, v.CBBad, w.good, w.bad)
@@ -272,7 +273,7 @@ func keepBooks(t *testing.T, in []byte) {
 func (b *books) step(t *testing.T, r *Registry, o Options, specs []Spec, op byte, arg int, now int64) string {
 	t.Helper()
 	pick := func() *bookedLease { return b.leases[arg%len(b.leases)] }
-	switch op % 21 {
+	switch op % 22 {
 	case 0, 1:
 		return b.acquire(t, r, o, arg, now, false)
 	case 14:
@@ -353,6 +354,8 @@ func (b *books) step(t *testing.T, r *Registry, o Options, specs []Spec, op byte
 		return b.undrain(t, r, specs, arg)
 	case 20:
 		return b.tell(t, r, specs, arg)
+	case 21:
+		return b.says(r, specs, arg)
 	case 7:
 		if len(b.leases) == 0 {
 			return "nothing"

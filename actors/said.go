@@ -49,8 +49,7 @@ func (r *Registry) WorkerSays(worker WorkerID, requests int, now int64) {
 }
 
 // believe takes a worker's word for two seconds, or until it says something else. Of
-// ranks behind one server none is believed: the server speaks for all of them, or for
-// the first.
+// ranks behind one server none is believed: the server speaks for all of them.
 func (s *state) believe(id WorkerID, requests int, now int64) {
 	if int(id) >= len(s.workers) || requests < 0 || requests > maxForeign {
 		return

@@ -6,7 +6,7 @@ import (
 )
 
 // askLoad is the header line by which this router asks a worker how many requests it
-// has. The client's own asks for the client, and goes as it is.
+// has, in the format in which a server of several engines tells of all. The client's own asks for the client, and goes as it is.
 const askLoad = orca.FormatHeader + ": TEXT\r\n"
 
 // hearReport has choices heed how many requests the worker says it has, if it says so

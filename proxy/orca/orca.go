@@ -9,7 +9,9 @@
 //
 // vLLM sends it with whole answers of completions and chats, not with streams, to
 // requests that ask for it with endpoint-load-metrics-format, and tells those two
-// metrics. A third format, protobuf in base64, no engine sends; it is not read.
+// metrics. A server of several engines has a number for each: all of them in text, of
+// which the sum is taken, and one in JSON. A third format, protobuf in base64, no
+// engine sends; it is not read.
 //
 // Only numbers of requests are taken: they are what a router counts itself.
 package orca
@@ -41,15 +43,12 @@ const (
 	maxRequests = 1 << 20 // more is no number of requests
 )
 
-var (
-	named = []byte("named_metrics")
-	items = [...]string{waiting, running}
-)
+var named = []byte("named_metrics")
 
 // Requests is how many requests a worker says it has: those that wait there and
 // those that run, or the one of the two that it tells. It reports false for a header
 // that tells neither, or a number that is none of requests: one below zero, not
-// finite, beyond a million or told twice. Time is linear in the header, of which
+// finite, or with the others beyond a million. Time is linear in the header, of which
 // nothing is kept, and nothing is allocated.
 func Requests(header []byte) (n int, ok bool) {
 	if len(header) > maxReport {
@@ -58,18 +57,19 @@ func Requests(header []byte) (n int, ok bool) {
 	format, report, _ := bytes.Cut(header, []byte(" "))
 	switch {
 	case httphead.Is(format, "text"):
-		return textRequests(report)
+		n, ok = textRequests(report)
 	case httphead.Is(format, "json"):
-		return jsonRequests(report)
-	default:
+		n, ok = jsonRequests(report)
+	}
+	if !ok || n > maxRequests {
 		return 0, false
 	}
+	return n, true
 }
 
 // textRequests reads name=value, name=value. A colon is taken for the equals sign, as
 // Envoy takes it.
 func textRequests(report []byte) (n int, ok bool) {
-	var told [len(items)]bool
 	for len(report) > 0 {
 		var item []byte
 		item, report, _ = bytes.Cut(report, []byte(","))
@@ -81,24 +81,21 @@ func textRequests(report []byte) (n int, ok bool) {
 		if !isNamed || len(name) == 0 || name[0] != '.' {
 			continue
 		}
-		for i, want := range items {
-			if string(name[1:]) != want {
-				continue
-			}
-			v, good := number(bytes.TrimSpace(item[at+1:]))
-			if !good || told[i] {
-				return 0, false
-			}
-			told[i] = true
-			n, ok = n+v, true
+		if name = name[1:]; string(name) != waiting && string(name) != running {
+			continue
 		}
+		v, good := number(bytes.TrimSpace(item[at+1:]))
+		if !good {
+			return 0, false
+		}
+		n, ok = n+v, true
 	}
 	return n, ok
 }
 
 func jsonRequests(report []byte) (n int, ok bool) {
 	metrics := rawjson.Member(report, string(named))
-	for _, name := range items {
+	for _, name := range [...]string{waiting, running} {
 		text := rawjson.Member(metrics, name)
 		if text == nil {
 			continue

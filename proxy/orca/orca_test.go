@@ -2,6 +2,7 @@ package orca
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -30,6 +31,7 @@ func TestRequests(t *testing.T) {
 		{"exponent", json(`"num_requests_waiting": 1e2`), 100, true},
 		{"JSON with a name in escapes", json(`"num\u005frequests_waiting": 7`), 7, true},
 		{"JSON with other members", `JSON {"cpu_utilization":0.3,"named_metrics":{"num_requests_waiting":5},"eps":1}`, 5, true},
+		{"text of several engines", text("num_requests_waiting=3.0", "num_requests_waiting=4.0", "kv_cache_usage_perc=0.1", "num_requests_waiting=0.0"), 7, true},
 		{"the most", text("num_requests_waiting=1048576"), 1 << 20, true},
 
 		{"empty", "", 0, false},
@@ -50,7 +52,7 @@ func TestRequests(t *testing.T) {
 		{"beyond all sense", text("num_requests_waiting=1048577"), 0, false},
 		{"beyond all numbers", text("num_requests_waiting=1e999"), 0, false},
 		{"a number of many digits", text("num_requests_waiting=" + strings.Repeat("0", 40) + "3"), 0, false},
-		{"told twice", text("num_requests_waiting=3", "num_requests_waiting=4"), 0, false},
+		{"told too often", text(slices.Repeat([]string{"num_requests_waiting=1048576"}, 50)...), 0, false},
 		{"one of two wrong", text("num_requests_waiting=3", "num_requests_running=-4"), 0, false},
 		{"JSON string", json(`"num_requests_waiting": "3"`), 0, false},
 		{"JSON array", `JSON [{"named_metrics":{"num_requests_waiting":3}}]`, 0, false},
