@@ -3,8 +3,10 @@ package actors
 import (
 	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // says has a worker tell how many requests it has, and waits until that is heard.
@@ -193,8 +195,13 @@ func TestWorkerSaysEndsForThoseWhoWait(t *testing.T) {
 	}()
 	until(t, "the request to wait", func() bool { return snap(t, r).Room.Waits == 1 })
 	clock.Store(saidFor)
-	if err := <-served; err != nil {
-		t.Errorf("the request that waited: %v, want a lease", err)
+	select {
+	case err := <-served:
+		if err != nil {
+			t.Errorf("the request that waited: %v, want a lease", err)
+		}
+	case <-time.After(patience):
+		t.Fatal("the request waits on, though the worker's word is too old")
 	}
 	wantLoad(t, r, base(0), 1)
 }
@@ -223,7 +230,8 @@ func TestWorkerSaysNothingOfRanks(t *testing.T) {
 func TestWorkerSaysNeverBlocks(t *testing.T) {
 	r := fleet(t, "round_robin", 1)
 	id := view(t, r, base(0)).ID
-	letGo := holdLoop(t, r)
+	letGo := sync.OnceFunc(holdLoop(t, r))
+	t.Cleanup(letGo)
 	fillInbox(r)
 	finish(t, "WorkerSays", inBackground(func() { r.WorkerSays(id, 9, 0) }))
 	letGo()

@@ -139,8 +139,8 @@ func TestAskLoad(t *testing.T) {
 	}
 }
 
-// TestAskLoadOfAPair: both workers of a pair are asked, and neither's word reaches the
-// client, be it with a refusal.
+// TestAskLoadOfAPair: both workers of a pair are asked, one after the other or at once,
+// and neither's word reaches the client, be it with a refusal.
 func TestAskLoadOfAPair(t *testing.T) {
 	t.Parallel()
 	const report = "TEXT named_metrics.num_requests_waiting=4.0"
@@ -148,20 +148,29 @@ func TestAskLoadOfAPair(t *testing.T) {
 		x.Reply(400, `{"error":{"message":"no"}}`, proxytest.H("Content-Type", "application/json"), proxytest.H(orca.Header, report))
 	}
 	for _, tt := range []struct {
-		name    string
-		prefill proxytest.Script
-		status  int
-		used    float64
+		name            string
+		beside          bool
+		prefill, decode proxytest.Script
+		status          int
+		used            float64
 	}{
-		{"answered", reports(report), 200, 2},
-		{"refused by the prefill worker", refuse, 400, 1},
+		{"answered", false, reports(report), reports(report), 200, 2},
+		{"refused by the prefill worker", false, refuse, reports(report), 400, 1},
+		{"refused beside the decode request", true, refuse, func(x *proxytest.Exchange) { x.Hold() }, 400, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			p, d := proxytest.NewWorker(t, tt.prefill), proxytest.NewWorker(t, reports(report))
-			o := pdOptions("round_robin")
-			o.AskLoad, o.Retry.MaxAttempts = true, 1
-			r := startPD(t, o, []*proxytest.Worker{p}, []*proxytest.Worker{d})
+			o := noRetries()
+			o.AskLoad = true
+			var r *router
+			var p, d *proxytest.Worker
+			if tt.beside {
+				f := newMoonPair(t, o, tt.prefill, tt.decode)
+				r, p, d = f.r, f.p, f.d
+			} else {
+				p, d = proxytest.NewWorker(t, tt.prefill), proxytest.NewWorker(t, tt.decode)
+				r = startPD(t, o, []*proxytest.Worker{p}, []*proxytest.Worker{d})
+			}
 			resp := ask(t, r, chatPath, chat("hi", false))
 			if resp.Status != tt.status {
 				t.Errorf("status %d, want %d", resp.Status, tt.status)
