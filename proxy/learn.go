@@ -16,12 +16,9 @@ func (x *exchange) learns(lease *actors.Lease) bool {
 		lease.Decision.Blocks > 0 && x.split.pair.ID == (pd.ID{})
 }
 
-// learn has the router learn from the usage in a whole answer to a request of a role,
-// and returns it; none where nobody wants to know.
-func (p *Proxy) learn(role actors.Role, lease *actors.Lease, answer []byte) usage.Usage {
-	if !p.router.NeedsKey(role) {
-		return usage.Usage{}
-	}
+// learn has the router learn from the usage in a whole answer, and returns it. It is
+// for callers who know that somebody wants to: see learns.
+func (p *Proxy) learn(lease *actors.Lease, answer []byte) usage.Usage {
 	var s usage.Scanner
 	s.Feed(answer)
 	u := s.Usage()

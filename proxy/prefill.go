@@ -54,7 +54,9 @@ func (g *leg) prefill(lease *actors.Lease, buf []byte) (answer []byte, r pd.Repl
 	if err != nil {
 		return answer, r, a.KeepAlive, &failure{cause: actors.UpstreamInvalid, err: err}
 	}
-	g.p.learn(actors.Prefill, lease, answer)
+	if g.p.router.NeedsUsage(actors.Prefill) {
+		g.p.learn(lease, answer)
+	}
 	g.p.metrics.pd.prefill.Update(time.Since(begun).Seconds())
 	return answer, r, a.KeepAlive, nil
 }

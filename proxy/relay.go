@@ -109,7 +109,7 @@ func (x *exchange) relay(pool *upstream.Pool, lease *actors.Lease) (reuse bool, 
 	} else if whole != nil {
 		x.pinAnswer(lease, whole)
 		if x.learns(lease) {
-			x.record.told(x.p.learn(x.query.Role, lease, whole))
+			x.record.told(x.p.learn(lease, whole))
 		}
 		if x.counts() {
 			x.record.countTokens(whole)

@@ -3,7 +3,6 @@
 package peers
 
 import (
-	"container/list"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -15,15 +14,15 @@ import (
 
 	"loadstar/actors"
 	"loadstar/actors/policy"
+	"loadstar/bench/lru"
 )
 
 // engine is a worker in fake time: prompts are processed one after another, but for
 // what its cache has, and then a request stays for its answer.
 type engine struct {
-	mu     sync.Mutex
-	free   time.Time // when it has processed what it was given
-	cache  map[uint64]*list.Element
-	recent *list.List // of blocks, the latest first
+	mu    sync.Mutex
+	free  time.Time // when it has processed what it was given
+	cache *lru.Cache
 }
 
 // The workers and the requests of the simulation. Blocks are of 64 bytes.
@@ -42,19 +41,8 @@ const (
 func (e *engine) serve(key []uint64) (first time.Duration, cached int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for cached < len(key) && e.cache[key[cached]] != nil {
-		cached++
-	}
-	for _, k := range slices.Backward(key) {
-		if at := e.cache[k]; at != nil {
-			e.recent.MoveToFront(at)
-			continue
-		}
-		e.cache[k] = e.recent.PushFront(k)
-	}
-	for e.recent.Len() > cacheBlocks {
-		delete(e.cache, e.recent.Remove(e.recent.Back()).(uint64))
-	}
+	cached = e.cache.Known(key)
+	e.cache.Add(key)
 	now := time.Now()
 	if e.free.Before(now) {
 		e.free = now
@@ -90,7 +78,7 @@ func simulate(t *testing.T, routers int, together bool, rate, seconds float64, s
 	var specs []actors.Spec
 	for i := range engines {
 		url := fmt.Sprintf("http://w%d:8000", i)
-		at[url] = &engine{cache: map[uint64]*list.Element{}, recent: list.New()}
+		at[url] = &engine{cache: lru.New(cacheBlocks)}
 		specs = append(specs, actors.Expand(actors.Spec{Base: url}, 1)...)
 	}
 	var all []*actors.Router
