@@ -6,7 +6,8 @@ import (
 )
 
 // askLoad is the header line by which this router asks a worker how many requests it
-// has, in the format in which a server of several engines tells of all. The client's own asks for the client, and goes as it is.
+// has, in the format in which a server of several engines tells of all. A client's own
+// goes as it is, in place of this one.
 const askLoad = orca.FormatHeader + ": TEXT\r\n"
 
 // hearReport has choices heed how many requests the worker says it has, if it says so

@@ -74,8 +74,8 @@ func httpOptions(c *config) []*option {
 		},
 		{
 			name: "ask-load-metrics", category: category, from: ours,
-			usage: "ask the worker of each request how many it has (endpoint-load-metrics-format), for what others send there to weigh in choices; " +
-				"its answer to that goes to no client that didn't ask",
+			usage: "ask workers with each request how many they have (endpoint-load-metrics-format: TEXT), so that what others send them weighs in choices; " +
+				"what they say to that reaches only clients that ask themselves",
 			one: readSwitch(&c.HTTP.AskLoad),
 		},
 		{
