@@ -54,7 +54,7 @@ func (g *leg) prefill(lease *actors.Lease, buf []byte) (answer []byte, r pd.Repl
 	if err != nil {
 		return answer, r, a.KeepAlive, &failure{cause: actors.UpstreamInvalid, err: err}
 	}
-	if g.p.router.NeedsUsage(actors.Prefill) {
+	if g.p.router.NeedsKey(actors.Prefill) {
 		g.p.learn(lease, answer)
 	}
 	g.p.metrics.pd.prefill.Update(time.Since(begun).Seconds())
