@@ -17,7 +17,7 @@ var defaultConfig = config{
 	Workers: workersConfig{DPSize: 1, StartupTimeout: 10 * time.Minute, StartupInterval: time.Second},
 	Sources: sourcesConfig{Kubernetes: kubernetesConfig{Port: 80}, DNSEvery: 10 * time.Second},
 	Policy: policyConfig{
-		Name: "cache_aware", CacheThreshold: 0.3, BalanceAbs: 64, BalanceRel: 1.5, MaxTreeBytes: 32 << 20,
+		Name: "least_work", CacheThreshold: 0.3, BalanceAbs: 64, BalanceRel: 1.5, MaxTreeBytes: 32 << 20,
 	},
 	PD: pdConfig{
 		Connector: connectorNIXL, Rescues: 16, RescueTimeout: 30 * time.Second,

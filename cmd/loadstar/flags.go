@@ -32,7 +32,7 @@ type option struct {
 	from     origin
 	differs  string // how it differs from vllm-router's flag of that name; empty if not at all
 
-	presume func() string // gives the default where it goes by an option that was read before; nil else
+	presume func(env environment) string // gives the default where it goes by other options; those before it have been read; nil else
 
 	// Exactly one of these is set. Each takes what was typed and returns what is
 	// wrong with it, without the flag's name.
@@ -52,7 +52,7 @@ type option struct {
 func options(c *config) []*option {
 	var all []*option
 	for _, group := range [][]*option{
-		listenOptions(c), accessOptions(&c.Access), httpOptions(c), workerOptions(&c.Workers), sourceOptions(&c.Sources), workerTLSOptions(&c.WorkerTLS), modelOptions(&c.Models), policyOptions(&c.Policy),
+		listenOptions(c), accessOptions(&c.Access), httpOptions(c), workerOptions(&c.Workers), sourceOptions(&c.Sources), workerTLSOptions(&c.WorkerTLS), modelOptions(&c.Models), policyOptions(c),
 		healthOptions(&c.Health), retryOptions(c), failoverOptions(&c.Failover), breakerOptions(&c.Breaker), containmentOptions(&c.Containment),
 		timeoutOptions(&c.Timeouts), clientOptions(&c.Timeouts), pdOptions(c), peersOptions(&c.Peers), limitOptions(&c.Limits), admissionOptions(&c.Admission),
 		metricsOptions(&c.Metrics), traceOptions(&c.Tracing), loggingOptions(&c.Logging), shutdownOptions(&c.Shutdown),
@@ -67,7 +67,7 @@ func options(c *config) []*option {
 // leaves the default in place.
 func (o *option) read(env environment) []error {
 	if o.def != "" || o.presume != nil {
-		if faults := o.take("the default of --"+o.name, o.defaults()); len(faults) > 0 {
+		if faults := o.take("the default of --"+o.name, o.defaults(env)); len(faults) > 0 {
 			return faults
 		}
 	}
@@ -78,10 +78,10 @@ func (o *option) read(env environment) []error {
 	return o.take(subject, values)
 }
 
-func (o *option) defaults() []string {
+func (o *option) defaults(env environment) []string {
 	switch {
 	case o.presume != nil:
-		return []string{o.presume()}
+		return []string{o.presume(env)}
 	case o.many != nil:
 		return strings.Fields(o.def)
 	default:

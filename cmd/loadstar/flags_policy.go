@@ -19,15 +19,46 @@ var policyNames = []string{
 	"consistent_hash", "rendezvous_hash", "sticky_least_loaded", "least_work",
 }
 
-// policyOptions is how a worker is chosen for a request.
-func policyOptions(p *policyConfig) []*option {
+// policyOptions is how a worker is chosen for a request. --compat has been read
+// before.
+func policyOptions(c *config) []*option {
 	const category = "routing"
-	return []*option{
+	p := &c.Policy
+	thresholds := []*option{
 		{
-			name: "policy", arg: "POLICY", category: category, def: "cache_aware",
+			name: "cache-threshold", arg: "SHARE", category: category, def: "0.3",
+			usage: "with cache_aware, follow a cached prefix if it is more than this share of the prompt (0 to 1)",
+			one:   readDecimal(&p.CacheThreshold, 0, 1),
+		},
+		{
+			name: "balance-abs-threshold", arg: "N", category: category, def: "64",
+			usage: "with cache_aware, take loads for unbalanced if they differ by more than N requests and by --balance-rel-threshold",
+			one:   readWhole(&p.BalanceAbs, 0, math.MaxInt),
+		},
+		{
+			name: "balance-rel-threshold", arg: "FACTOR", category: category, def: "1.5",
+			usage: "with cache_aware, take loads for unbalanced if the highest is more than FACTOR times the lowest, " +
+				"and by --balance-abs-threshold (at least 1)",
+			one: readDecimal(&p.BalanceRel, 1, math.Inf(1)),
+		},
+	}
+	all := []*option{
+		{
+			name: "policy", arg: "POLICY", category: category,
+			implied: "least_work; cache_aware with --compat or a threshold of cache_aware's",
+			presume: func(env environment) string {
+				tuned := slices.ContainsFunc(thresholds, func(o *option) bool {
+					_, _, given := o.source(env)
+					return given
+				})
+				if c.Compat || tuned {
+					return "cache_aware"
+				}
+				return "least_work"
+			},
 			usage: "choose workers by random, round_robin, power_of_two, cache_aware, " +
 				"consistent_hash, rendezvous_hash, sticky_least_loaded or least_work",
-			differs: "least_work is new; rendezvous_hash is in the Rust front end only; kv_aware comes later",
+			differs: "cache_aware there, whatever else is given; least_work is new; rendezvous_hash is in the Rust front end only; kv_aware comes later",
 			one:     readOneOf(&p.Name, "policy", policyNames...),
 		},
 		{
@@ -35,22 +66,9 @@ func policyOptions(p *policyConfig) []*option {
 			usage: "ask these policies too, at most 4, and count what they would have done without doing it: loadstar_shadow_* metrics",
 			many:  shadowPolicies(&p.Shadows),
 		},
-		{
-			name: "cache-threshold", arg: "SHARE", category: category, def: "0.3",
-			usage: "follow a cached prefix if it is more than this share of the prompt (0 to 1)",
-			one:   readDecimal(&p.CacheThreshold, 0, 1),
-		},
-		{
-			name: "balance-abs-threshold", arg: "N", category: category, def: "64",
-			usage: "take loads for unbalanced if they differ by more than N requests and by --balance-rel-threshold",
-			one:   readWhole(&p.BalanceAbs, 0, math.MaxInt),
-		},
-		{
-			name: "balance-rel-threshold", arg: "FACTOR", category: category, def: "1.5",
-			usage: "take loads for unbalanced if the highest is more than FACTOR times the lowest, " +
-				"and by --balance-abs-threshold (at least 1)",
-			one: readDecimal(&p.BalanceRel, 1, math.Inf(1)),
-		},
+	}
+	all = append(all, thresholds...)
+	return append(all, []*option{
 		{
 			name: "max-tree-size", arg: "BYTES", category: category, def: "33554432",
 			usage:   "keep all prefix trees together within BYTES of memory",
@@ -63,7 +81,7 @@ func policyOptions(p *policyConfig) []*option {
 			differs: "no effect here; the Rust front end calls it --eviction-interval, which is understood too",
 			one:     readSeconds(new(time.Duration), shortest, longest),
 		},
-	}
+	}...)
 }
 
 // shadowPolicies reads the names of policies, each once.

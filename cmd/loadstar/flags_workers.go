@@ -178,7 +178,7 @@ func retryOptions(c *config) []*option {
 		},
 		{
 			name: "retry-budget", arg: "SHARE", category: category, implied: budget + ", none with --compat", from: ours,
-			presume: func() string {
+			presume: func(environment) string {
 				if c.Compat {
 					return "none"
 				}

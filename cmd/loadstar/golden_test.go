@@ -49,7 +49,7 @@ func TestReferenceCommandLines(t *testing.T) {
 		{"the overhead harness", "--host 127.0.0.1 --port 41000 --worker-urls http://127.0.0.1:41001 http://127.0.0.1:41002 http://127.0.0.1:41003 http://127.0.0.1:41004 --policy cache_aware --eviction-interval 3600 --max-tree-size 67108864 --log-level warn --worker-startup-check-interval 1 --prometheus-port 41009 --prometheus-host 127.0.0.1", func(c *config) {
 			c.Listen.Port, c.Metrics.Listen.Port = 41000, 41009
 			c.Workers.URLs = []string{"http://127.0.0.1:41001", "http://127.0.0.1:41002", "http://127.0.0.1:41003", "http://127.0.0.1:41004"}
-			c.Policy.MaxTreeBytes, c.Logging.Level = 64<<20, slog.LevelWarn
+			c.Policy.Name, c.Policy.MaxTreeBytes, c.Logging.Level = "cache_aware", 64<<20, slog.LevelWarn
 		}},
 		{"the integration fixture", "--host 127.0.0.1 --port 40123 --policy random --prometheus-port 40124 --prometheus-host 127.0.0.1 --worker-urls http://127.0.0.1:40125", func(c *config) {
 			c.Listen.Port, c.Metrics.Listen.Port, c.Policy.Name = 40123, 40124, "random"
@@ -145,8 +145,14 @@ func TestOwnFlags(t *testing.T) {
 		{"allowed hosts", "--allowed-worker-hosts a,*.b 10.0.0.0/8", func(c *config) { c.Access.WorkerHosts = hosts(t, "a", "*.b", "10.0.0.0/8") }},
 		{"compatible", "--compat --x-forwarded-headers --worker-header --ask-load-metrics", func(c *config) {
 			c.Compat, c.HTTP.ForwardedHeaders, c.HTTP.WorkerHeader, c.HTTP.AskLoad, c.Retry.Budget = true, true, true, true, noBudget
+			c.Policy.Name = "cache_aware"
 		}},
-		{"compatible, with a budget of its own", "--retry-budget 0.3 --compat", func(c *config) { c.Compat, c.Retry.Budget = true, 0.3 }},
+		{"compatible, with a budget of its own", "--retry-budget 0.3 --compat", func(c *config) {
+			c.Compat, c.Retry.Budget, c.Policy.Name = true, 0.3, "cache_aware"
+		}},
+		{"a threshold of cache_aware's, and it is meant", "--balance-abs-threshold 32", func(c *config) { c.Policy.BalanceAbs, c.Policy.Name = 32, "cache_aware" }},
+		{"its usual value, and it is meant", "--balance-rel-threshold 1.5", func(c *config) { c.Policy.Name = "cache_aware" }},
+		{"a threshold, but another policy", "--cache-threshold 0.4 --policy round_robin", func(c *config) { c.Policy.CacheThreshold, c.Policy.Name = 0.4, "round_robin" }},
 		{"not compatible after all", "--compat=false", func(*config) {}},
 		{"limits", "--max-header-bytes 65536 --max-connections 10", func(c *config) { c.Limits.MaxHeaderBytes, c.Limits.MaxConnections = 65536, 10 }},
 		{"timeouts towards workers", "--connect-timeout-secs 1.5 --first-byte-timeout-secs 30 --idle-timeout-secs none --pool-idle-timeout-secs 4", func(c *config) {

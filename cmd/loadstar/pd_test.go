@@ -77,7 +77,7 @@ func TestReferencePDCommandLines(t *testing.T) {
 		}},
 		{"workers of whole requests, ignored as there", "--compat --vllm-pd-disaggregation --worker-urls http://w:1 --prefill http://p:1 --decode http://d:1", func(c *config) {
 			phases(c, []prefillWorker{{"http://p:1", 0}}, "http://d:1")
-			c.Compat, c.Workers.URLs, c.Retry.Budget = true, []string{"http://w:1"}, noBudget
+			c.Compat, c.Workers.URLs, c.Retry.Budget, c.Policy.Name = true, []string{"http://w:1"}, noBudget, "cache_aware"
 		}},
 		{"demo", "demo --vllm-pd-disaggregation --policy power_of_two", func(c *config) {
 			phases(c, nil)
@@ -236,7 +236,7 @@ func TestPhaseOptions(t *testing.T) {
 		policy [3]string // of regular, prefill and decode workers
 		text   string
 	}{
-		{"defaults", line, func(*proxy.PDOptions) {}, [3]string{"cache_aware", "cache_aware", "cache_aware"}, "cache_aware"},
+		{"defaults", line, func(*proxy.PDOptions) {}, [3]string{"least_work", "least_work", "least_work"}, "least_work"},
 		{
 			"policies", line + " --policy random --prefill-policy least_work --decode-policy power_of_two", func(*proxy.PDOptions) {},
 			[3]string{"power_of_two", "least_work", "power_of_two"},
@@ -247,14 +247,14 @@ func TestPhaseOptions(t *testing.T) {
 			[3]string{"random", "least_work", "random"},
 			"least_work+random",
 		},
-		{"Mooncake", line + " --kv-connector mooncake", func(o *proxy.PDOptions) { o.Connector = pd.Mooncake }, [3]string{"cache_aware", "cache_aware", "cache_aware"}, "cache_aware"},
+		{"Mooncake", line + " --kv-connector mooncake", func(o *proxy.PDOptions) { o.Connector = pd.Mooncake }, [3]string{"least_work", "least_work", "least_work"}, "least_work"},
 		{"MoRI-IO", "--vllm-pd-disaggregation --vllm-discovery-address a:1 --kv-connector moriio --vllm-discovery-expiry-secs 9 --vllm-discovery-max-workers 8", func(o *proxy.PDOptions) {
 			o.Connector, o.Expiry, o.MaxRegistered = pd.MoRIRead, 9*time.Second, 8
-		}, [3]string{"cache_aware", "cache_aware", "cache_aware"}, "cache_aware"},
+		}, [3]string{"least_work", "least_work", "least_work"}, "least_work"},
 		{"phases", line + " --prefill-timeout-secs none --pd-short-prompt-bytes 65 --pd-sequential --pd-rescues 0 --pd-rescue-timeout-secs 1", func(o *proxy.PDOptions) {
 			o.PrefillTimeout, o.ShortBlocks, o.Sequential, o.Rescues, o.RescueTimeout = 0, 2, true, 0, time.Second
-		}, [3]string{"cache_aware", "cache_aware", "cache_aware"}, "cache_aware"},
-		{"whole blocks", line + " --pd-short-prompt-bytes 128", func(o *proxy.PDOptions) { o.ShortBlocks = 2 }, [3]string{"cache_aware", "cache_aware", "cache_aware"}, "cache_aware"},
+		}, [3]string{"least_work", "least_work", "least_work"}, "least_work"},
+		{"whole blocks", line + " --pd-short-prompt-bytes 128", func(o *proxy.PDOptions) { o.ShortBlocks = 2 }, [3]string{"least_work", "least_work", "least_work"}, "least_work"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conf, err := parse(strings.Fields(c.line), nil)

@@ -47,7 +47,7 @@ func TestSourceCommandLines(t *testing.T) {
 			c.PD.Enabled, c.Sources.DNS = true, []dnsQuery{name(actors.Prefill, "p", 1), name(actors.Decode, "d", 2)}
 		}},
 		{"selectors without discovery, compatible", "--compat --selector a=b", func(c *config) {
-			c.Compat, c.Retry.Budget, c.Sources.Kubernetes.Selector = true, noBudget, "a=b"
+			c.Compat, c.Retry.Budget, c.Policy.Name, c.Sources.Kubernetes.Selector = true, noBudget, "cache_aware", "a=b"
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
