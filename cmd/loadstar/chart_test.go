@@ -131,7 +131,7 @@ func TestChart(t *testing.T) {
 		check                 func(c config) bool
 	}{
 		{"as it is", "x", ``, "PodDisruptionBudget " + rights + "Service Service", func(c config) bool {
-			return c.Sources.Kubernetes.Enabled && c.Sources.Kubernetes.Namespace == "llm" && c.Sources.Kubernetes.Port == 8000 && c.Policy.Name == "cache_aware"
+			return c.Sources.Kubernetes.Enabled && c.Sources.Kubernetes.Namespace == "llm" && c.Sources.Kubernetes.Port == 8000 && c.Policy.Name == "least_work"
 		}},
 		{"named workers", "loadstar", `{discovery: {enabled: false}, workers: {urls: ["http://a:1", "http://b:2"]}, policy: power_of_two, podDisruptionBudget: {enabled: false}}`, "ServiceAccount Service Service", func(c config) bool {
 			return slices.Equal(c.Workers.URLs, []string{"http://a:1", "http://b:2"}) && c.Policy.Name == "power_of_two"
