@@ -86,7 +86,8 @@ func TestLearnsFromUsage(t *testing.T) {
 			x.Event(`{` + toldUsage + `}`)
 			x.Reset()
 		}, "", false},
-		{"another policy", "cache_aware", "", proxytest.JSON(200, `{`+toldUsage+`}`), `{` + toldUsage + `}`, false},
+		{"another policy", "cache_aware", "", proxytest.JSON(200, `{`+toldUsage+`}`), `{` + toldUsage + `}`, true},
+		{"one that reads no prompts", "round_robin", "", proxytest.JSON(200, `{`+toldUsage+`}`), `{` + toldUsage + `}`, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

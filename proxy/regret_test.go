@@ -24,12 +24,16 @@ func TestCacheRegret(t *testing.T) {
 	}{
 		{"found", "least_work", false, `{"prompt_blocks":150,"matched_blocks":75,"best_blocks":75,"tokens":{"prompt":2400,"predicted":1200,"reported":1000,"best":1200}}`},
 		{"elsewhere", "least_work", true, `{"prompt_blocks":150,"matched_blocks":0,"best_blocks":75,"tokens":{"prompt":2400,"predicted":0,"reported":1000,"best":1200}}`},
-		{"without usage", "cache_aware", false, `{"prompt_blocks":150,"matched_blocks":75,"best_blocks":75}`},
+		{"by another policy", "cache_aware", false, `{"prompt_blocks":150,"matched_blocks":75,"best_blocks":75,"tokens":{"prompt":2400,"predicted":1200,"reported":1000,"best":1200}}`},
+		{"without usage", "cache_aware", false, `{"prompt_blocks":150,"matched_blocks":75,"best_blocks":75,"tokens":{"prompt":0,"predicted":0,"reported":0,"best":0}}`},
 		{"by no prefix", "random", false, `null`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			script := proxytest.JSON(200, `{`+strings.Replace(toldUsage, `"cached_tokens":0`, `"cached_tokens":500`, 1)+`}`)
+			if tc.name == "without usage" {
+				script = proxytest.JSON(200, `{}`)
+			}
 			first, second := proxytest.NewWorker(t, script), proxytest.NewWorker(t, script)
 			o := testOptions(tc.policy)
 			o.Router.Health.Interval, o.Router.Health.RetryInterval = time.Hour, time.Hour // what the test says of health stays
