@@ -100,3 +100,60 @@ func TestCaseB117WorkersOfIPv6(t *testing.T) {
 		t.Errorf("removal: answer %d %s, want 200", got.Status, got.Body)
 	}
 }
+
+// TestCaseB109AnotherService: what answers checks at a worker's address, and has no
+// list of models as the worker had, is no worker, be it that the worker was seen to go
+// or not. One that fails to list its models just now, or has none, stays what it was.
+func TestCaseB109AnotherService(t *testing.T) {
+	lists := func(models string) proxytest.Script {
+		return func(x *proxytest.Exchange) {
+			if x.Path() == "/v1/models" {
+				x.Reply(200, models, jsonType)
+				return
+			}
+			x.Reply(200, `"a"`, jsonType)
+		}
+	}
+	for _, tc := range []struct {
+		name   string
+		script proxytest.Script
+		want   bool // it counts as healthy
+	}{
+		{"a web server", proxytest.JSON(200, `<html>`), false},
+		{"an API of its own", proxytest.JSON(200, `{"object":"error"}`), false},
+		{"no such path", proxytest.JSON(404, ""), false},
+		{"no models yet", lists(listOf()), true},
+		{"a fault", proxytest.JSON(500, ""), true},
+		{"overload", proxytest.JSON(429, ""), true},
+	} {
+		for _, seen := range []bool{false, true} {
+			t.Run(fmt.Sprint(tc.name, ", seen to go: ", seen), func(t *testing.T) {
+				t.Parallel()
+				a, b := newEngine(t, "a", "m1"), newEngine(t, "b", "m1")
+				r := startRouter(t, askOptions("round_robin"), a.Worker, b.Worker)
+				r.serves(a, "m1")
+				if seen {
+					a.SetHealth(proxytest.JSON(500, ""))
+					r.waitHealthy(1)
+				}
+				a.SetScript(tc.script)
+				a.SetHealth(proxytest.JSON(200, ""))
+				before := a.Counts().Requests // all of which ask for its models
+				if tc.want {
+					a.WaitFor("four questions", func(c proxytest.Counts) bool { return c.Requests >= before+4 }, patience)
+					r.waitHealthy(2)
+					return
+				}
+				if !seen {
+					r.waitHealthy(1)
+				}
+				a.WaitFor("four questions", func(c proxytest.Counts) bool { return c.Requests >= before+4 }, patience)
+				for i := range 4 {
+					want200(t, r.forModel("m1", i), `"b"`)
+				}
+				a.SetScript(lists(listOf("m1")))
+				r.waitHealthy(2)
+			})
+		}
+	}
+}

@@ -3,10 +3,14 @@ package proxy
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
+	"loadstar/actors"
+	"loadstar/actors/discovery/dns"
 	"loadstar/proxy/proxytest"
 )
 
@@ -97,5 +101,77 @@ func TestCaseB118NamesAreLookedUpAnew(t *testing.T) {
 	}
 	if v := r.snapshot(); len(v.Workers) != 1 || v.Workers[0].URL != base || !v.Workers[0].Healthy {
 		t.Errorf("workers%s, want the one, by its name, healthy", describe(&v))
+	}
+}
+
+// someAddresses answers every question about a name by the addresses that lie in it.
+type someAddresses chan []netip.Addr
+
+func (a someAddresses) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	all := <-a
+	a <- all
+	return all, nil
+}
+
+func (someAddresses) LookupSRV(context.Context, string, string, string) (string, []*net.SRV, error) {
+	return "", nil, errTestDown
+}
+
+// TestCaseB118NameOfManyWorkers: each address of a name is a worker. One that moves is
+// used where it went, and costs no request where it was, though it is gone there before
+// the name says so.
+func TestCaseB118NameOfManyWorkers(t *testing.T) {
+	var port string
+	var workers []*proxytest.Worker
+	var addrs []netip.Addr
+	for i := range 3 {
+		at := netip.AddrFrom4([4]byte{127, 0, 0, byte(1 + i)})
+		if port == "" {
+			port = "0"
+		}
+		w := proxytest.NewWorkerAt(t, net.JoinHostPort(at.String(), port), proxytest.JSON(200, fmt.Sprint(i)))
+		_, port, _ = net.SplitHostPort(w.Addr())
+		workers, addrs = append(workers, w), append(addrs, at)
+	}
+	r := startRouter(t, testOptions("round_robin"))
+	answers := make(someAddresses, 1)
+	answers <- addrs[:2]
+	q, err := dns.ParseQuery("workers.example.test:" + port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Sources().Run("dns/"+q.String(), dns.Run(q, dns.Options{Roles: actors.RolesOf(actors.Regular), Every: 20 * time.Millisecond, Resolver: answers}))
+	r.waitHealthy(2)
+	answered := func() (by [3]int) {
+		for range 6 {
+			var i int
+			got := ask(t, r, chatPath, chat("hi", false))
+			if _, err := fmt.Sscan(string(got.Body), &i); err != nil || got.Status != 200 {
+				t.Fatalf("answer %d %q, want 200 of a worker", got.Status, got.Body)
+			}
+			by[i]++
+		}
+		return by
+	}
+	if got := answered(); got != [3]int{3, 3, 0} {
+		t.Errorf("the workers answered %v, want 3, 3 and 0", got)
+	}
+	workers[0].Kill()
+	if got := answered(); got != [3]int{0, 6, 0} {
+		t.Errorf("the workers answered %v while one is gone, want all of the other", got)
+	}
+	<-answers
+	answers <- addrs[1:]
+	r.wait("the worker that is gone to leave", func(v *actors.Snapshot) bool {
+		usable := 0
+		for i := range v.Workers {
+			if w := &v.Workers[i]; w.URL != workers[0].URL() && w.Usable() {
+				usable++
+			}
+		}
+		return len(v.Workers) == 2 && usable == 2
+	})
+	if got := answered(); got != [3]int{0, 3, 3} {
+		t.Errorf("the workers answered %v afterwards, want 0, 3 and 3", got)
 	}
 }

@@ -18,7 +18,8 @@ import (
 
 // checkOf returns the check of a server's health: any 2xx is well. Of one that
 // serves a phase the first good check also asks how many ranks it has, and under
-// Mooncake each asks who it is. Now and then one also asks for its models.
+// Mooncake each asks who it is. Now and then one also asks for its models, and what
+// had some and has no list of them any more is not well.
 func (p *Proxy) checkOf(s *server) actors.Check {
 	auth := ""
 	if p.control.key != "" {
@@ -38,13 +39,13 @@ func (p *Proxy) checkOf(s *server) actors.Check {
 			for _, at := range sites {
 				at.forget()
 			}
-			turn = modelTurn{} // what comes back may be another process
+			turn.begin() // what comes back may be another process
 			return err
 		}
 		if !s.sized {
 			s.sized = p.countRanks(ctx, s, auth)
 		}
-		p.keepModels(ctx, s.site, &turn)
+		err = p.keepModels(ctx, s.site, &turn)
 		for _, at := range sites {
 			err = errors.Join(err, p.askBootstrap(ctx, at))
 		}

@@ -59,6 +59,9 @@ func dialControl(ctx context.Context, network, addr string) (net.Conn, error) {
 
 func (c *controlClient) close() { c.http.CloseIdleConnections() }
 
+// errNotFound is the error of a call to a path that a worker doesn't have.
+var errNotFound = errors.New("status 404")
+
 // call makes one call and returns at most limit bytes of the answer. An answer
 // other than 2xx is an error.
 func (c *controlClient) call(ctx context.Context, method, url, auth string, limit int64) ([]byte, error) {
@@ -77,6 +80,8 @@ func (c *controlClient) call(ctx context.Context, method, url, auth string, limi
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
 		return nil, fmt.Errorf("status %d: the worker does not accept the key given by --api-key", resp.StatusCode)
+	case resp.StatusCode == http.StatusNotFound:
+		return nil, errNotFound
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
 		return nil, fmt.Errorf("status %d", resp.StatusCode)
 	case limit == 0:

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -17,8 +18,9 @@ const modelsListWait = 2 * time.Second
 // first, at the first behind a bad one, for what comes back may be another process,
 // and at every third. Behind a failure the next one asks, unless it is one of many.
 type modelTurn struct {
-	skip     int // checks until it is asked
-	failures int // in a row
+	skip     int  // checks until it is asked
+	failures int  // in a row
+	told     bool // once; never forgotten
 }
 
 const modelsSkipped = 2 // checks between two that ask
@@ -35,18 +37,22 @@ func (t *modelTurn) due() bool {
 // asked notes how that went.
 func (t *modelTurn) asked(err error) {
 	if err == nil {
-		*t = modelTurn{skip: modelsSkipped}
+		*t = modelTurn{skip: modelsSkipped, told: true}
 		return
 	}
 	t.skip = min(t.failures, modelsSkipped)
 	t.failures++
 }
 
+// begin has the next good check ask.
+func (t *modelTurn) begin() { *t = modelTurn{told: t.told} }
+
 // keepModels asks a server that is well for its models, if it is time to. Those it
-// told before hold until it tells others.
-func (p *Proxy) keepModels(ctx context.Context, s *site, t *modelTurn) {
+// told before hold until it tells others. The error says that it has no list of models
+// any more: something else, that is well too, has got its address.
+func (p *Proxy) keepModels(ctx context.Context, s *site, t *modelTurn) error {
 	if !p.opts.AskModels || !t.due() {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, modelsListWait)
 	defer cancel()
@@ -54,7 +60,11 @@ func (p *Proxy) keepModels(ctx context.Context, s *site, t *modelTurn) {
 	if err != nil {
 		p.log.Debug("a worker does not tell its models", "worker", s.base, "error", err)
 	}
+	if t.told && (errors.Is(err, errNotFound) || errors.Is(err, errNoList)) {
+		return fmt.Errorf("it told its models once, and has no /v1/models any more: %w; if it is meant to be another service, remove it and add it again", err)
+	}
 	t.asked(err)
+	return nil
 }
 
 // askModels has the registry know which models a server serves. Of two that ask at a
@@ -88,14 +98,17 @@ func (p *Proxy) askModels(ctx context.Context, s *site) error {
 	return err
 }
 
-var errNoModels = errors.New("its list of models could not be read, or is empty")
+var (
+	errNoList   = errors.New("the answer is no list of models")
+	errNoModels = errors.New("its list of models has no name in it that can be one")
+)
 
 // readModels returns the names in an answer to /v1/models, each once, base models
 // and adapters alike; cut says that there are more. What can be no name is left out.
 func readModels(answer []byte) (names []string, cut bool, err error) {
 	list, ok := rawjson.OpenArray(rawjson.Member(answer, "data"))
 	if !ok {
-		return nil, false, errNoModels
+		return nil, false, errNoList
 	}
 	known := map[string]bool{}
 	for {
