@@ -179,6 +179,7 @@ type Request struct {
 	Now     int64      // monotonic nanoseconds
 	Exclude []WorkerID // workers that failed this request; taken only when no other may serve it
 	Whole   bool       // for Acquire: the worker does all of the request, whatever its role
+	Beside  bool       // a regular worker may do all of the request where nobody may serve it otherwise
 	Short   int        // for AcquirePair: a decode worker that lacks fewer blocks does the whole
 	Movable bool       // for Begin: another decode worker may be taken
 	Retry   bool       // a worker has seen an earlier attempt of this request
@@ -206,7 +207,14 @@ type Request struct {
 	waited     int64
 	left       bool // the client left meanwhile; the handler's
 	also       also // scratch of the loop
+	strict     bool // likewise: those that failed are not taken, whoever is left
+
+	served Role // in which the worker serves the request
 }
+
+// Served is the role in which the worker of the last lease serves the request: that of
+// a decode worker for a pair, and Regular for what was Beside those of its role.
+func (q *Request) Served() Role { return q.served }
 
 // also is a lease that a worker is to be taken to have, or not to have.
 type also struct {

@@ -63,7 +63,7 @@ func (s *state) candidates(r *Request, role Role) []policy.Candidate {
 		return c
 	}
 	c := s.gather(r, role, sc.set, true)
-	if len(c) == 0 && s.skipped == 0 && len(r.Exclude) > 0 {
+	if len(c) == 0 && s.skipped == 0 && len(r.Exclude) > 0 && !r.strict {
 		c = s.gather(r, role, sc.set, false)
 	}
 	return c

@@ -70,7 +70,7 @@ type lane struct {
 
 // alike reports whether two requests can be served by the same workers.
 func alike(a, b *waiter) bool {
-	return a.need == b.need && a.request.Role == b.request.Role &&
+	return a.need == b.need && a.request.Role == b.request.Role && a.request.Beside == b.request.Beside &&
 		slices.Equal(a.request.Exclude, b.request.Exclude)
 }
 

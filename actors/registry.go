@@ -88,8 +88,8 @@ func (r *Registry) AcquirePair(q *Request) (prefill, decode Lease, err error) {
 
 // AcquirePairFor chooses a worker to prefill a request and one to decode it, and
 // counts the caller in the load of the first; its place at the second is
-// reserved until Begin. When the decode worker is to do the whole, the prefill
-// lease is the zero Lease. It may wait as AcquireFor does, and then holds
+// reserved until Begin. When the decode worker is to do the whole, or a regular one
+// beside the pairs, the prefill lease is the zero Lease. It may wait as AcquireFor does, and then holds
 // neither. Errors: ErrNoPrefill, ErrNoDecode and the others of AcquireFor.
 func (r *Registry) AcquirePairFor(q *Request, c Client) (prefill, decode Lease, err error) {
 	q.ready()

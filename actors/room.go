@@ -129,9 +129,20 @@ func (s *state) arrive(r *Request, reply chan<- struct{}, pair bool) {
 
 // serve grants what a request asks for, or says in its grant why not.
 func (s *state) serve(r *Request, pair bool) {
+	if r.Beside {
+		s.serveBeside(r, pair)
+	} else {
+		s.serveAs(r, pair)
+	}
+}
+
+// serveAs is serve for those alone who have the request's role, or are of a pair.
+func (s *state) serveAs(r *Request, pair bool) {
 	if pair {
+		r.served = Decode
 		s.acquirePair(r)
 	} else {
+		r.served = r.Role
 		s.acquire(r)
 	}
 }
@@ -166,6 +177,9 @@ func (s *state) hopeless(r *Request, pair bool) error {
 	}
 	if err := s.refusal(r, role); err != nil {
 		return err
+	}
+	if r.Beside && s.anyone(r, Regular) {
+		return nil
 	}
 	if !s.anyone(r, role) {
 		return s.nobody(role)

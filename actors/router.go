@@ -69,13 +69,15 @@ func (r *Router) Acquire(q *Request) (Lease, error) { return r.AcquireFor(q, nil
 // learn that this worker will have seen the prompt; see Registry.AcquireFor.
 func (r *Router) AcquireFor(q *Request, c Client) (Lease, error) {
 	q.hits = q.hits[:0]
-	if r.tree == nil || !r.prefixes[q.Role] || len(q.Key) == 0 {
+	if r.tree == nil || len(q.Key) == 0 || !r.prefixes[q.Role] && !(q.Beside && r.prefixes[Regular]) {
 		return r.Registry.AcquireFor(q, c)
 	}
 	l, err := r.tree.AcquireFor(q, c)
 	if err == nil {
 		l.Decision.Best = q.best()
-		r.insert(q, &l)
+		if r.prefixes[q.served] {
+			r.insert(q, &l)
+		}
 	}
 	return l, err
 }
@@ -99,7 +101,7 @@ func (r *Router) AcquirePair(q *Request) (prefill, decode Lease, err error) {
 // Registry.AcquirePairFor.
 func (r *Router) AcquirePairFor(q *Request, c Client) (prefill, decode Lease, err error) {
 	q.hits = q.hits[:0]
-	if r.tree == nil || len(q.Key) == 0 || !r.prefixes[Prefill] && !r.prefixes[Decode] {
+	if r.tree == nil || len(q.Key) == 0 || !r.prefixes[Prefill] && !r.prefixes[Decode] && !(q.Beside && r.prefixes[Regular]) {
 		return r.Registry.AcquirePairFor(q, c)
 	}
 	prefill, decode, err = r.tree.AcquirePairFor(q, c)
@@ -113,7 +115,7 @@ func (r *Router) AcquirePairFor(q *Request, c Client) (prefill, decode Lease, er
 		r.insert(q, &prefill)
 	}
 	switch {
-	case !r.prefixes[Decode]:
+	case !r.prefixes[q.served]:
 	case split: // it gets the prompt from elsewhere, whatever it has
 		r.tree.Insert(q.Key, decode.Worker)
 	default:

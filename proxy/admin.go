@@ -249,7 +249,7 @@ func (x *exchange) addWorker() {
 		return
 	}
 	if x.p.opts.PD != nil {
-		x.refuse(badRequest("This router needs to know the worker's phase: POST /workers with url and worker_type, prefill or decode."))
+		x.refuse(badRequest("This router needs to know the worker's phase: POST /workers with url and worker_type, prefill or decode, or regular where --enable-igw allows it."))
 		return
 	}
 	status, message := x.add(WorkerSpec{URL: string(url), Priority: DefaultPriority, Cost: 1, Source: sourceAPI})

@@ -7,12 +7,18 @@ import (
 	"loadstar/actors"
 )
 
-// tryDecode has another decode worker fetch what was prefilled before.
+// tryDecode has another decode worker fetch what was prefilled before. Where there is
+// none a regular worker may do it all again.
 func (x *exchange) tryDecode() (again bool, err error) {
-	x.query.Role, x.query.Whole = actors.Decode, false
+	x.query.Role, x.query.Whole, x.query.Beside = actors.Decode, false, x.p.opts.PD.Beside
 	lease, err := x.acquire()
 	if err != nil {
 		return false, err
+	}
+	if x.query.Served() == actors.Regular {
+		x.split.kept = false
+		x.abandon()
+		return x.decodeWhole(lease)
 	}
 	x.split.pair.Decode, _ = lease.Handle.(*backend).peer(lease.Rank)
 	return x.decodeAt(lease)

@@ -223,7 +223,7 @@ func (s *stream) join(size int) {
 	x := s.failover.from
 	s.failover.adrift = false
 	x.link.conn.Reader().Discard(size)
-	s.tells = s.p.router.NeedsFirstByte(x.query.Role)
+	s.tells = s.p.router.NeedsFirstByte(x.query.Served())
 	s.coming, s.keepAlive = bodyReader{left: x.answer.Length}, x.answer.KeepAlive
 	x.spare.follower.Next()
 	x.record.parts++

@@ -194,7 +194,7 @@ func (p *Proxy) AwaitWorker(ctx context.Context) bool {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if h := p.router.Health(p.now()); h.Serves(p.roles()...) {
+		if h := p.router.Health(p.now()); p.serves(&h) {
 			return true
 		}
 		select {

@@ -12,7 +12,7 @@ import (
 // learns reports whether there is something to learn from the usage that the answer
 // tells. A worker that only decodes has its prompt from elsewhere.
 func (x *exchange) learns(lease *actors.Lease) bool {
-	return x.p.router.NeedsKey(x.query.Role) && x.answer.Status == fasthttp.StatusOK && !x.encoded &&
+	return x.p.router.NeedsKey(x.query.Served()) && x.answer.Status == fasthttp.StatusOK && !x.encoded &&
 		lease.Decision.Blocks > 0 && x.split.pair.ID == (pd.ID{})
 }
 

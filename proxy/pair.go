@@ -17,6 +17,7 @@ type PDOptions struct {
 	Sequential     bool          // never send both requests at once, unless the connector needs it
 	Rescues        int           // requests at a time that free blocks nobody came for; 0 sends none
 	RescueTimeout  time.Duration // of each
+	Beside         bool          // regular workers may be members too, and do all of a request where nobody may serve it in two phases
 	Expiry         time.Duration // how long a worker that registered is kept without news of it; 0 is the default
 	MaxRegistered  int           // workers that may register; 0 is the default
 }
@@ -62,7 +63,7 @@ func (x *exchange) plan() attempt {
 	}
 	// What generates nothing has no phases. Prompts are tokenized and embedded
 	// where prompts are processed; what is stored is where it was decoded.
-	q.Role, q.Whole = actors.Decode, true
+	q.Role, q.Whole, q.Beside = actors.Decode, true, x.p.opts.PD.Beside
 	s := &x.split
 	if x.ctx.IsPost() {
 		s.kind = pd.KindOf(x.path)
@@ -149,7 +150,8 @@ func (x *exchange) tryPair() (again bool, err error) {
 	x.query.Movable = s.kept
 	begun, err := decode.Begin(&x.query)
 	if err != nil {
-		return false, err
+		// A regular worker may be there still.
+		return x.p.opts.PD.Beside && errors.Is(err, actors.ErrNoDecode) && x.attemptsLeft(s.failed), err
 	}
 	reserved = false
 	if begun.Worker == decode.Worker {
@@ -164,7 +166,8 @@ func (x *exchange) tryPair() (again bool, err error) {
 	return x.decodeAt(begun)
 }
 
-// decodeWhole has a decode worker do all of the request, without a prefill.
+// decodeWhole has a decode worker do all of the request, without a prefill, or a
+// regular worker.
 func (x *exchange) decodeWhole(lease actors.Lease) (again bool, err error) {
 	x.split.pair = pd.Pair{}
 	x.record.prefill = ""

@@ -239,18 +239,31 @@ func (p *Proxy) logDecision(x *exchange, l *actors.Lease) {
 		"max_load", d.MaxLoad, "min_load", d.MinLoad, "is_unbalanced", d.Imbalanced, "candidates", d.Candidates)
 }
 
-// roles are those that requests need a worker for.
+// roles are those that workers may have.
 func (p *Proxy) roles() []actors.Role {
-	if p.opts.PD != nil {
+	switch {
+	case p.opts.PD == nil:
+		return regular
+	case p.opts.PD.Beside:
+		return allRoles
+	default:
 		return twoPhases
 	}
-	return regular
 }
 
 var (
 	regular   = []actors.Role{actors.Regular}
 	twoPhases = []actors.Role{actors.Prefill, actors.Decode}
+	allRoles  = []actors.Role{actors.Prefill, actors.Decode, actors.Regular}
 )
+
+// serves reports whether some request can be served: in two phases, or whole.
+func (p *Proxy) serves(h *actors.FleetHealth) bool {
+	if pd := p.opts.PD; pd == nil || pd.Beside && h.Serves(actors.Regular) {
+		return h.Serves(actors.Regular)
+	}
+	return h.Serves(twoPhases...)
+}
 
 // policies names the policies in use.
 func (p *Proxy) policies() string {

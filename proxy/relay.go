@@ -140,7 +140,7 @@ func (x *exchange) relay(pool *upstream.Pool, lease *actors.Lease) (reuse bool, 
 		p: x.p, link: x.link, pool: pool, lease: *lease, leased: true, record: x.record,
 		final: actors.CauseOf(x.answer.Status), cause: actors.Aborted,
 		first: first, firstErr: ferr, coming: *b, keepAlive: x.answer.KeepAlive, sse: x.sse, fixed: b.left >= 0 && rewrite == nil, pins: x.stores(),
-		tells: x.sse && x.p.router.NeedsFirstByte(x.query.Role), learns: x.learns(lease), counts: x.counts(),
+		tells: x.sse && x.p.router.NeedsFirstByte(x.query.Served()), learns: x.learns(lease), counts: x.counts(),
 		rewriting: rewrite, run: x.split.run, admission: x.query.Admission, beat: x.beatOf(),
 		pardoned: blames(actors.CauseOf(x.answer.Status)) && x.pardons(lease),
 	}

@@ -131,7 +131,7 @@ func (x *exchange) runWhole(lease actors.Lease) (again bool, err error) {
 		cause = actors.CauseOf(x.answer.Status)
 		x.takeHead(size)
 		x.answerBegan(&lease)
-		if p.router.NeedsFirstByte(x.query.Role) && !x.sse { // of events the stream tells
+		if p.router.NeedsFirstByte(x.query.Served()) && !x.sse { // of events the stream tells
 			lease.FirstByte(p.firstAt(&x.record))
 		}
 		if x.roams = x.wanders(&lease); (x.roams || x.worthRetrying(&lease)) && x.keep(&reuse) {

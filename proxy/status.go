@@ -17,7 +17,7 @@ func (x *exchange) liveness() { x.answerText(fasthttp.StatusOK, "OK") }
 // them, in each phase, and no shutdown has begun.
 func (x *exchange) readiness() {
 	h := x.p.router.Health(x.p.now())
-	ready := h.Serves(x.p.roles()...) && !x.p.stopping()
+	ready := x.p.serves(&h) && !x.p.stopping()
 	if x.p.opts.PD != nil {
 		x.readinessPD(&h, ready)
 		return
@@ -53,11 +53,16 @@ func (x *exchange) readinessPD(h *actors.FleetHealth, ready bool) {
 	case x.p.stopping():
 		missing = []string{"shutting down"}
 	default:
-		for _, r := range twoPhases {
+		for _, r := range x.p.roles() {
 			if !h.Serves(r) {
 				missing = append(missing, "no healthy "+r.String()+" workers")
 			}
 		}
+	}
+	of := func(r actors.Role) *phase { return &phase{h.Usable[r], h.Members[r]} }
+	var whole *phase
+	if x.p.opts.PD.Beside {
+		whole = of(actors.Regular)
 	}
 	if !ready {
 		status, word = fasthttp.StatusServiceUnavailable, "not_ready"
@@ -65,13 +70,10 @@ func (x *exchange) readinessPD(h *actors.FleetHealth, ready bool) {
 	x.answerJSON(status, struct {
 		Status  string `json:"status"`
 		Reason  string `json:"reason,omitempty"`
-		Prefill phase  `json:"prefill"`
-		Decode  phase  `json:"decode"`
-	}{
-		word, strings.Join(missing, ", "),
-		phase{h.Usable[actors.Prefill], h.Members[actors.Prefill]},
-		phase{h.Usable[actors.Decode], h.Members[actors.Decode]},
-	})
+		Prefill *phase `json:"prefill"`
+		Decode  *phase `json:"decode"`
+		Regular *phase `json:"regular,omitempty"`
+	}{word, strings.Join(missing, ", "), of(actors.Prefill), of(actors.Decode), whole})
 }
 
 // health says whether some worker may serve requests, in each phase. Unlike
@@ -91,12 +93,12 @@ func (x *exchange) health() {
 		x.answerText(fasthttp.StatusServiceUnavailable, "Waiting for discovered workers: 0 prefill, 0 decode")
 	case members == 0:
 		x.answerText(fasthttp.StatusServiceUnavailable, "No workers")
-	case !h.Serves(x.p.roles()...) && len(h.Unusable) == 0 && h.Draining > 0:
+	case !x.p.serves(&h) && len(h.Unusable) == 0 && h.Draining > 0:
 		x.answerText(fasthttp.StatusServiceUnavailable, fmt.Sprintf("%d of %d servers drain, and no other takes requests", h.Draining, members))
-	case !h.Serves(x.p.roles()...) && x.p.opts.PD != nil && len(h.Unusable) == 0:
+	case !x.p.serves(&h) && x.p.opts.PD != nil && len(h.Unusable) == 0:
 		x.answerText(fasthttp.StatusServiceUnavailable, fmt.Sprintf("Waiting for discovered workers: %d prefill, %d decode",
 			h.Members[actors.Prefill], h.Members[actors.Decode]))
-	case !h.Serves(x.p.roles()...):
+	case !x.p.serves(&h):
 		x.answerText(fasthttp.StatusServiceUnavailable, "Unhealthy servers: "+x.sick(h.Unusable, members))
 	case len(h.Unusable) == 0:
 		x.answerText(fasthttp.StatusOK, "All servers healthy")

@@ -87,7 +87,7 @@ func (p *Proxy) stateName() string {
 	switch {
 	case p.stopping():
 		return "shutting down"
-	case h.Serves(p.roles()...):
+	case p.serves(&h):
 		return "ready"
 	default:
 		return "not ready"

@@ -215,7 +215,7 @@ func (c config) check() []error {
 	if c.Demo && len(c.Workers.URLs) > 0 {
 		faults = append(faults, errors.New("--worker-urls: demo brings its own workers: leave the flag out, or leave out demo"))
 	}
-	if n := workersAt(c.Workers.URLs, c.Workers.DPSize); c.Policy.Name == policyPowerOfTwo && n < 2 && !c.Demo && !c.PD.Enabled && !c.Sources.Any() {
+	if n := workersAt(c.Workers.URLs, c.Workers.DPSize); c.Policy.Name == policyPowerOfTwo && n < 2 && !c.Demo && (!c.PD.Enabled || n == 1 && c.takesRegular()) && !c.Sources.Any() {
 		faults = append(faults, fmt.Errorf("--policy power_of_two needs at least 2 workers and --worker-urls names %d: name more, or choose another policy", n))
 	}
 	faults = append(faults, c.checkPD()...)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"loadstar/actors/workerurl"
 	"loadstar/proxy/keyring"
@@ -80,6 +81,9 @@ func (c config) workersNamed() []string {
 		return c.Workers.URLs
 	}
 	var urls []string
+	if c.takesRegular() {
+		urls = slices.Clone(c.Workers.URLs)
+	}
 	for _, w := range c.PD.Prefill {
 		urls = append(urls, w.URL)
 	}

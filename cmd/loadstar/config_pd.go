@@ -68,18 +68,17 @@ type discoveryConfig struct {
 // Enabled reports whether workers may register.
 func (d discoveryConfig) Enabled() bool { return d.Listen.Port != 0 }
 
-// policyFor is the name of the policy that chooses workers for a role. With two
-// phases there are no regular workers.
+// policyFor is the name of the policy that chooses workers for a role.
 func (c config) policyFor(r actors.Role) string {
-	name := c.PD.DecodePolicy
-	if r == actors.Prefill {
-		name = c.PD.PrefillPolicy
-	}
+	name := [...]string{actors.Regular: "", actors.Prefill: c.PD.PrefillPolicy, actors.Decode: c.PD.DecodePolicy}[r]
 	if !c.PD.Enabled || name == "" {
 		return c.Policy.Name
 	}
 	return name
 }
+
+// takesRegular reports whether workers of whole requests may be members.
+func (c config) takesRegular() bool { return !c.PD.Enabled || c.Models.Ask }
 
 // checkPD is check for requests in two phases.
 func (c config) checkPD() []error {
@@ -121,9 +120,9 @@ func (c config) checkPDWorkers() []error {
 		return faults
 	}
 	var faults []error
-	if len(c.Workers.URLs) > 0 && !c.Compat {
-		faults = append(faults, errors.New("--worker-urls names workers of whole requests, of which --vllm-pd-disaggregation has none: "+
-			"name workers by --prefill and --decode (vllm-router ignores --worker-urls then; so does this router with --compat)"))
+	if len(c.Workers.URLs) > 0 && !c.takesRegular() && !c.Compat {
+		faults = append(faults, errors.New("--worker-urls names workers of whole requests, of which --vllm-pd-disaggregation alone has none: "+
+			"name workers by --prefill and --decode, or add --enable-igw (vllm-router ignores --worker-urls then; so does this router with --compat)"))
 	}
 	switch {
 	case pd.Connector == connectorMoRI && !pd.Discovery.Enabled():

@@ -49,12 +49,16 @@ func (k kubernetesConfig) selector(r actors.Role) string {
 	return [...]string{actors.Regular: k.Selector, actors.Prefill: k.Prefill, actors.Decode: k.Decode}[r]
 }
 
-// roles are those that workers are needed for.
+// roles are those that workers may have.
 func (c config) roles() []actors.Role {
-	if c.PD.Enabled {
+	switch {
+	case !c.PD.Enabled:
+		return []actors.Role{actors.Regular}
+	case c.takesRegular():
+		return []actors.Role{actors.Prefill, actors.Decode, actors.Regular}
+	default:
 		return []actors.Role{actors.Prefill, actors.Decode}
 	}
-	return []actors.Role{actors.Regular}
 }
 
 // checkSources is check for where workers come from.
@@ -69,20 +73,20 @@ func (c config) checkSources() []error {
 	case !k.Enabled && named != "" && !c.Compat:
 		faults = append(faults, errors.New("--selector, --prefill-selector and --decode-selector mean nothing without --service-discovery: "+
 			"add it, or leave them out (vllm-router ignores them then; so does this router with --compat)"))
-	case k.Enabled && c.PD.Enabled && k.Prefill+k.Decode == "":
+	case k.Enabled && c.PD.Enabled && k.Prefill+k.Decode == "" && (k.Selector == "" || !c.takesRegular()):
 		faults = append(faults, errors.New("--service-discovery with --vllm-pd-disaggregation requires --prefill-selector or --decode-selector: "+
 			"give labels of the pods of at least one phase"))
 	case k.Enabled && !c.PD.Enabled && k.Selector == "":
 		faults = append(faults, errors.New("--service-discovery requires --selector: give labels of the pods that are workers, as KEY=VALUE"))
-	case k.Enabled && c.PD.Enabled && k.Selector != "" && !c.Compat:
-		faults = append(faults, errors.New("--selector is about workers of whole requests, of which --vllm-pd-disaggregation has none: "+
-			"give --prefill-selector and --decode-selector (vllm-router ignores --selector then; so does this router with --compat)"))
+	case k.Enabled && !c.takesRegular() && k.Selector != "" && !c.Compat:
+		faults = append(faults, errors.New("--selector is about workers of whole requests, of which --vllm-pd-disaggregation alone has none: "+
+			"give --prefill-selector and --decode-selector, or add --enable-igw (vllm-router ignores --selector then; so does this router with --compat)"))
 	}
 	for _, q := range c.Sources.DNS {
 		if !slices.Contains(c.roles(), q.Role) {
 			as := "without a role in front"
 			if c.PD.Enabled {
-				as = "as prefill=NAME or decode=NAME"
+				as = "as prefill=NAME or decode=NAME, or add --enable-igw"
 			}
 			faults = append(faults, fmt.Errorf("--dns-discovery %s: this router takes no %s workers: write it %s", q.Query, q.Role, as))
 		}

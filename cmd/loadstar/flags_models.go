@@ -26,9 +26,9 @@ func modelOptions(m *modelsConfig) []*option {
 		{
 			name: "enable-igw", category: category,
 			usage: "ask workers by GET /v1/models which models and LoRA adapters they serve, send a request to those that serve its model, " +
-				"and answer 404 when nobody does; without it, only POST /workers says what a worker serves",
-			differs: "workers of whole requests beside prefill and decode workers are not in this version, an unknown model goes anywhere there, " +
-				"and the admin API's answers are the same with and without it here",
+				"and answer 404 when nobody does; without it, only POST /workers says what a worker serves; " +
+				"workers of whole requests may then stand beside prefill and decode workers",
+			differs: "an unknown model goes anywhere there, and the admin API's answers are the same with and without it here",
 			one: readSwitch(&m.Ask),
 		},
 		{

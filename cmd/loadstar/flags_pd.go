@@ -32,7 +32,7 @@ func pdWorkerOptions(pd *pdConfig) []*option {
 			name: pdFlag, category: pdCategory,
 			usage: "serve each request in two phases: a prefill worker processes the prompt, a decode worker makes the answer; " +
 				"needs --prefill and --decode, or --vllm-discovery-address, or workers that are discovered",
-			differs: "--worker-urls beside it is refused here, ignored with --compat",
+			differs: "--worker-urls beside it, without --enable-igw, is refused here, ignored with --compat",
 			one:     readSwitch(&pd.Enabled),
 		},
 		{

@@ -68,3 +68,31 @@ func TestModelsOfSimulatedWorkers(t *testing.T) {
 		end()
 	}
 }
+
+// TestRegularWorkersBesidePhases: a model of both kinds of workers is served in two
+// phases, and whole once a phase has nobody.
+func TestRegularWorkersBesidePhases(t *testing.T) {
+	workers, urls := simulated(t, 3)
+	addr := running(t, io.Discard, "--enable-igw", "--vllm-pd-disaggregation", "--prefill", urls[0], "--decode", urls[1], "--worker-urls", urls[2],
+		"--worker-startup-check-interval", "0.05")
+	waitFleet(t, addr, "three healthy workers", fleetView.healthy)
+	waitFleet(t, addr, "workers of all kinds", func(v fleetView) bool {
+		return maps.Equal(v.types(), map[string]string{urls[0]: "prefill", urls[1]: "decode", urls[2]: "regular"})
+	})
+	body := `{"model":"sim","max_tokens":1,"messages":[{"role":"user","content":"Hi"}]}`
+	answer(t, addr, body)
+	seen := func() (all [3]int64) {
+		for i, w := range workers {
+			all[i] = w.Stats().Entered
+		}
+		return all
+	}
+	if got := seen(); got != [3]int64{1, 1, 0} {
+		t.Errorf("the workers have seen %v requests, want 1, 1 and 0", got)
+	}
+	workers[1].Close()
+	answer(t, addr, body)
+	if got := seen()[2]; got != 1 {
+		t.Errorf("the regular worker has seen %d requests, want 1", got)
+	}
+}

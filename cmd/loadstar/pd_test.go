@@ -79,6 +79,10 @@ func TestReferencePDCommandLines(t *testing.T) {
 			phases(c, []prefillWorker{{"http://p:1", 0}}, "http://d:1")
 			c.Compat, c.Workers.URLs, c.Retry.Budget, c.Policy.Name = true, []string{"http://w:1"}, noBudget, "cache_aware"
 		}},
+		{"workers of whole requests beside", "--enable-igw --vllm-pd-disaggregation --worker-urls http://w:1 http://d:1 --prefill http://p:1 --decode http://d:1", func(c *config) {
+			phases(c, []prefillWorker{{"http://p:1", 0}}, "http://d:1")
+			c.Models.Ask, c.Workers.URLs = true, []string{"http://w:1", "http://d:1"}
+		}},
 		{"demo", "demo --vllm-pd-disaggregation --policy power_of_two", func(c *config) {
 			phases(c, nil)
 			c.Demo, c.Policy.Name = true, policyPowerOfTwo
@@ -127,7 +131,7 @@ func TestPDFaults(t *testing.T) {
 			"--kv-connector mooncake does not go with --vllm-discovery-address",
 		}},
 		{"workers of whole requests", "--vllm-pd-disaggregation --worker-urls http://w:1" + both, []string{
-			"--worker-urls names workers of whole requests, of which --vllm-pd-disaggregation has none",
+			"--worker-urls names workers of whole requests, of which --vllm-pd-disaggregation alone has none",
 		}},
 		{"without the mode", "--prefill http://p:1 --decode http://d:1 --prefill-policy random --decode-policy random --kv-connector mooncake --vllm-discovery-address a:1 --pd-sequential --pd-rescues 3", []string{
 			"--prefill is about requests in two phases: add --vllm-pd-disaggregation, or leave it out",
@@ -239,12 +243,18 @@ func TestPhaseOptions(t *testing.T) {
 		{"defaults", line, func(*proxy.PDOptions) {}, [3]string{"least_work", "least_work", "least_work"}, "least_work"},
 		{
 			"policies", line + " --policy random --prefill-policy least_work --decode-policy power_of_two", func(*proxy.PDOptions) {},
-			[3]string{"power_of_two", "least_work", "power_of_two"},
+			[3]string{"random", "least_work", "power_of_two"},
 			"least_work+power_of_two",
 		},
 		{
 			"one policy", line + " --policy random --prefill-policy least_work", func(*proxy.PDOptions) {},
 			[3]string{"random", "least_work", "random"},
+			"least_work+random",
+		},
+		{
+			"regular workers beside", line + " --enable-igw --policy random --prefill-policy least_work --decode-policy least_work",
+			func(o *proxy.PDOptions) { o.Beside = true },
+			[3]string{"random", "least_work", "least_work"},
 			"least_work+random",
 		},
 		{"Mooncake", line + " --kv-connector mooncake", func(o *proxy.PDOptions) { o.Connector = pd.Mooncake }, [3]string{"least_work", "least_work", "least_work"}, "least_work"},

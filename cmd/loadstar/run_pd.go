@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"loadstar/actors"
 	"loadstar/proxy"
@@ -16,10 +18,12 @@ func fleetOf(c config) []proxy.WorkerSpec {
 		w.Priority, w.Source = proxy.DefaultPriority, proxy.SourceFlags
 		fleet = append(fleet, w)
 	}
-	if !c.PD.Enabled {
-		for _, url := range c.Workers.URLs {
-			add(proxy.WorkerSpec{URL: url})
+	if c.takesRegular() {
+		for _, url := range c.Workers.URLs { // one that also serves a phase has both roles
+			add(proxy.WorkerSpec{URL: url, Roles: actors.RolesOf(actors.Regular)})
 		}
+	}
+	if !c.PD.Enabled {
 		return fleet
 	}
 	for _, w := range c.PD.Prefill {
@@ -42,13 +46,13 @@ func phaseOptions(c config) *proxy.PDOptions {
 		Connector: connectors[c.PD.Connector], PrefillTimeout: c.Timeouts.Prefill,
 		ShortBlocks: (c.PD.ShortPromptBytes + block - 1) / block, Sequential: c.PD.Sequential,
 		Rescues: c.PD.Rescues, RescueTimeout: c.PD.RescueTimeout,
-		Expiry: c.PD.Discovery.Expiry, MaxRegistered: c.PD.Discovery.MaxWorkers,
+		Expiry: c.PD.Discovery.Expiry, MaxRegistered: c.PD.Discovery.MaxWorkers, Beside: c.takesRegular(),
 	}
 }
 
 // startPD has workers register, if they may.
 func startPD(p *proxy.Proxy, c config, log *slog.Logger) error {
-	if len(c.Workers.URLs) > 0 {
+	if len(c.Workers.URLs) > 0 && !c.takesRegular() {
 		log.Warn("--worker-urls is ignored: requests are served in two phases, at the workers of --prefill and --decode", "urls", len(c.Workers.URLs))
 	}
 	if !c.PD.Discovery.Enabled() {
@@ -62,9 +66,9 @@ func startPD(p *proxy.Proxy, c config, log *slog.Logger) error {
 
 // policyText names the policies that choose workers.
 func policyText(c config) string {
-	prefill, decode := c.policyFor(actors.Prefill), c.policyFor(actors.Decode)
-	if prefill == decode {
-		return decode
+	var names []string
+	for _, r := range c.roles() {
+		names = append(names, c.policyFor(r))
 	}
-	return prefill + "+" + decode
+	return strings.Join(slices.Compact(names), "+")
 }

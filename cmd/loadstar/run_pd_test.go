@@ -382,8 +382,8 @@ func TestPDStartFaults(t *testing.T) {
 		`--decode: "ftp://d:1" has the scheme "ftp": only http and https are spoken`,
 		`--kv-connector: "nixel" is unknown: did you mean nixl? give one of nixl, mooncake, moriio`,
 		`--vllm-discovery-address: "somewhere" is not an address: write HOST:PORT, such as 0.0.0.0:30001, without a scheme`,
-		fmt.Sprint("--worker-urls names workers of whole requests, of which --vllm-pd-disaggregation has none: ",
-			"name workers by --prefill and --decode (vllm-router ignores --worker-urls then; so does this router with --compat)"),
+		fmt.Sprint("--worker-urls names workers of whole requests, of which --vllm-pd-disaggregation alone has none: ",
+			"name workers by --prefill and --decode, or add --enable-igw (vllm-router ignores --worker-urls then; so does this router with --compat)"),
 	}
 	if got := strings.Split(strings.TrimSpace(text.String()), "\n"); !slices.Equal(got, want) {
 		t.Errorf("it said\n%q, want\n%q", got, want)

@@ -37,6 +37,14 @@ func TestSourceCommandLines(t *testing.T) {
 		{"pods of one phase", "--vllm-pd-disaggregation --service-discovery --prefill-selector r=p --decode http://d:1", func(c *config) {
 			c.PD.Enabled, c.PD.Decode, c.Sources.Kubernetes = true, []string{"http://d:1"}, kubernetesConfig{Enabled: true, Prefill: "r=p", Port: 80}
 		}},
+		{"pods of all kinds", "--enable-igw --vllm-pd-disaggregation --service-discovery --selector r=w --prefill-selector r=p --decode-selector r=d", func(c *config) {
+			c.PD.Enabled, c.Models.Ask = true, true
+			c.Sources.Kubernetes = kubernetesConfig{Enabled: true, Selector: "r=w", Prefill: "r=p", Decode: "r=d", Port: 80}
+		}},
+		{"names of all kinds", "--enable-igw --vllm-pd-disaggregation --dns-discovery w:1 prefill=p:1 decode=d:2", func(c *config) {
+			c.PD.Enabled, c.Models.Ask = true, true
+			c.Sources.DNS = []dnsQuery{name(actors.Regular, "w", 1), name(actors.Prefill, "p", 1), name(actors.Decode, "d", 2)}
+		}},
 		{"a file", "--workers-file /etc/workers.yaml", func(c *config) { c.Sources.File = "/etc/workers.yaml" }},
 		{"a file of two phases", "--vllm-pd-disaggregation --workers-file w", func(c *config) { c.PD.Enabled, c.Sources.File = true, "w" }},
 		{"names", "--dns-discovery vllm.prod:8000 _http._tcp.vllm.prod. vllm.prod:8000 --dns-discovery-interval-secs 1.5", func(c *config) {
