@@ -12,13 +12,17 @@ import "errors"
 func (s *state) serveBeside(r *Request, pair bool) {
 	defer func() { r.strict = false }()
 	for r.strict = len(r.Exclude) > 0; ; r.strict = false {
+		if s.isPinnedBeside(r, pair) {
+			if s.acquireRegular(r, pair); !isLacking(r.grant.err) || s.skippedPin {
+				return
+			}
+		}
 		s.serveAs(r, pair)
 		first := r.grant.err
 		if !isLacking(first) || s.skippedPin {
 			return
 		}
-		s.acquireRegular(r, pair)
-		if !isLacking(r.grant.err) || s.skippedPin {
+		if s.acquireRegular(r, pair); !isLacking(r.grant.err) {
 			return
 		}
 		if !r.strict {
@@ -28,6 +32,20 @@ func (s *state) serveBeside(r *Request, pair bool) {
 			return
 		}
 	}
+}
+
+// isPinnedBeside reports whether what a request goes on from is at a regular worker.
+func (s *state) isPinnedBeside(r *Request, pair bool) bool {
+	to, ok := s.pins.at[r.Pin]
+	if !ok || r.Pin == 0 {
+		return false
+	}
+	role := r.Role
+	if pair {
+		role = Decode
+	}
+	w := &s.workers[to.worker]
+	return w.epoch == to.epoch && w.spec.Roles.Has(Regular) && !w.spec.Roles.Has(role)
 }
 
 // isLacking reports whether a request was refused for want of a worker of some kind.

@@ -185,3 +185,93 @@ func TestBesideWaits(t *testing.T) {
 		})
 	}
 }
+
+// TestBesideWaitsFor: whom a request waits for, though the other kind has nobody, or
+// somebody free.
+func TestBesideWaitsFor(t *testing.T) {
+	const pin = 7
+	for _, tc := range []struct {
+		name  string
+		fleet []Spec
+		full  []string // of which each has its one request
+		q     Request
+		want  string // once that is over who has the request
+	}{
+		{"a pair, without regular workers", []Spec{roleSpec(p0, Prefill), roleSpec(d0, Decode)}, []string{d0}, Request{}, d0},
+		{"a regular worker, without prefill workers", []Spec{roleSpec(d0, Decode), roleSpec(w0, Regular)}, []string{w0}, Request{}, w0},
+		{"a pinned regular worker, with a free pair", []Spec{roleSpec(p0, Prefill), roleSpec(d0, Decode), roleSpec(w0, Regular)}, []string{w0}, Request{Pin: pin}, w0},
+		{"a pinned worker, with a free regular one", []Spec{roleSpec(p0, Prefill), roleSpec(d0, Decode), roleSpec(w0, Regular)}, []string{d0}, Request{Pin: pin}, d0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := roomy(t, 0, RoomOptions{MaxPerWorker: 1, QueueSize: 4, QueueTimeout: time.Minute})
+				join(t, r, tc.fleet...)
+				var held []Lease
+				for _, url := range tc.full {
+					role := Decode
+					if url == w0 {
+						role = Regular
+					}
+					l := acquire(t, r, Request{Role: role})
+					l.Pin(pin)
+					held = append(held, l)
+				}
+				q := tc.q
+				q.Beside = true
+				var p, d Lease
+				var err error
+				done := inBackground(func() { p, d, err = r.AcquirePairFor(&q, make(client)) })
+				synctest.Wait()
+				if got := snap(t, r); got.Room.Waiting[0] != 1 {
+					t.Fatalf("%v wait, want 1; granted %s and %s, %v", got.Room.Waiting, p.URL, d.URL, err)
+				}
+				for _, l := range held {
+					l.Release(Completed, 0)
+				}
+				finish(t, "the wait", done)
+				if err != nil || d.URL != tc.want {
+					t.Errorf("granted %q, %v; want %q", d.URL, err, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// TestBesidePinned: what goes on from something at a regular worker goes there, while
+// it is there.
+func TestBesidePinned(t *testing.T) {
+	const pin = 7
+	r := start(t, options("round_robin"))
+	ids := join(t, r, roleSpec(p0, Prefill), roleSpec(d0, Decode), roleSpec(w0, Regular), roleSpec(w1, Regular))
+	l := acquire(t, r, Request{Role: Regular, Exclude: ids[2:3]})
+	l.Pin(pin)
+	for range 3 {
+		if got := acquire(t, r, Request{Role: Decode, Whole: true, Beside: true, Pin: pin}); got.URL != w1 {
+			t.Errorf("served at %s, want %s", got.URL, w1)
+		}
+	}
+	if got := acquire(t, r, Request{Role: Decode, Whole: true, Beside: true, Pin: pin, Exclude: ids[3:]}); got.URL == w1 {
+		t.Errorf("served at %s, which has failed it", got.URL)
+	}
+	remove(t, r, w1)
+	if got := acquire(t, r, Request{Role: Decode, Whole: true, Beside: true, Pin: pin}); got.URL == w1 {
+		t.Errorf("served at %s, which is no member", got.URL)
+	}
+}
+
+// TestBesideInLine: one that regular workers may serve is not held up by one that they
+// may not, and came before.
+func TestBesideInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := roomy(t, 0, RoomOptions{MaxPerWorker: 1, QueueSize: 4, QueueTimeout: time.Minute})
+		join(t, r, roleSpec(d0, Decode), roleSpec(w0, Regular))
+		acquire(t, r, Request{Role: Decode})
+		held := acquire(t, r, Request{Role: Regular})
+		first, second := r.call(&Request{Role: Decode}), r.call(&Request{Role: Decode, Beside: true})
+		held.Release(Completed, 0)
+		wantAnswer(t, second, nil)
+		if !first.waits() || second.lease.URL != w0 {
+			t.Errorf("the second is at %s and the first waits: %v; want %s and true", second.lease.URL, first.waits(), w0)
+		}
+	})
+}

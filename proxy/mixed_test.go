@@ -120,6 +120,11 @@ func TestMixedFallsBack(t *testing.T) {
 			if err := json.Unmarshal(m.call("GET", "/readiness", "").Body, &ready); err != nil || ready.Status != "ready" || ready.Regular.Healthy != 1 || ready.Regular.Total != 1 {
 				t.Errorf("readiness %+v, %v; want ready, with one regular worker", ready, err)
 			}
+			for _, x := range generations(m.whole) {
+				if got := string(x.Body()); got != asking("both", strings.Contains(got, "true")) {
+					t.Errorf("the regular worker got %s, want what the client sent", got)
+				}
+			}
 			m.whole.SetHealth(proxytest.JSON(500, ""))
 			m.waitHealthy(1)
 			wantProblem(t, ask(t, m.router, chatPath, asking("both", false)), 503, "no_available_workers")
@@ -203,4 +208,38 @@ func TestMixedClientLeaves(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMixedStoredResponses: a response is found wherever it is stored, in either kind,
+// and what goes on from it goes there.
+func TestMixedStoredResponses(t *testing.T) {
+	stored := func(x *proxytest.Exchange) {
+		switch x.Method {
+		case "GET":
+			x.Reply(200, `{"id":"resp_1"}`, jsonType)
+		default:
+			x.Reply(200, `{"id":"resp_2","object":"response","status":"completed"}`, jsonType)
+		}
+	}
+	missing := controlCalls(func(x *proxytest.Exchange) { x.Reply(404, `{"error":{"message":"no such response"}}`, jsonType) })
+	m := startMixed(t, "round_robin", prefillWith(nixlReply), missing, stored)
+	got := m.call("GET", "/v1/responses/resp_1", "")
+	wantAnswer(t, got, 200, `{"id":"resp_1"}`)
+	m.wantSeen("a response of nobody knows whom", 0, 1, 1)
+	if got := ask(t, m.router, "/v1/responses", `{"model":"whole","input":"x"}`); got.Status != 200 {
+		t.Fatalf("answer %d %s, want 200", got.Status, got.Body)
+	}
+	for range 3 {
+		if got := ask(t, m.router, "/v1/responses", `{"model":"both","input":"x","previous_response_id":"resp_2"}`); got.Status != 200 {
+			t.Errorf("answer %d %s, want 200", got.Status, got.Body)
+		}
+	}
+	m.wantSeen("what goes on from one", 0, 1, 5)
+	if err := m.RemoveWorker(m.whole.URL()); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.call("GET", "/v1/responses/resp_9", ""); got.Status != 404 {
+		t.Errorf("answer %d %s for a response of nobody, want 404", got.Status, got.Body)
+	}
+	m.wantDone()
 }

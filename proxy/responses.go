@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"slices"
 
 	"loadstar/actors"
 	"loadstar/actors/policy"
@@ -37,8 +38,9 @@ func pinOf(id []byte) uint64 {
 // another worker: nobody knows which one holds it, and this one says that it
 // doesn't. Each worker is asked once.
 func (x *exchange) wanders(lease *actors.Lease) bool {
-	return x.answer.Status == 404 && lease.Decision.Candidates > 1 && lease.Decision.Reason != policy.Pinned &&
-		bytes.HasPrefix(x.path, []byte(responsesPath+"/"))
+	others := lease.Decision.Candidates > 1 ||
+		x.query.Beside && x.query.Served() != actors.Regular && !slices.Contains(x.exclude, lease.Worker) // regular workers, perhaps
+	return x.answer.Status == 404 && others && lease.Decision.Reason != policy.Pinned && bytes.HasPrefix(x.path, []byte(responsesPath+"/"))
 }
 
 // stores reports whether the answer is that of a response which its worker may
