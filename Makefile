@@ -11,7 +11,7 @@ PARALLEL  ?= 8
 # Whose targets make fuzz runs. A package's whole graph is compiled anew for that, so check
 # leaves out those with many imports; their seeds are in the tests.
 FUZZED    ?= ./...
-PARSERS   := ./prefixtree ./actors/workerurl ./proxy/httphead ./proxy/keyring ./proxy/orca ./proxy/pd ./proxy/rawjson ./proxy/routekey ./proxy/sse ./proxy/upstream ./proxy/usage
+PARSERS   := ./prefixtree ./actors/workerurl ./proxy/formdata ./proxy/httphead ./proxy/keyring ./proxy/orca ./proxy/pd ./proxy/rawjson ./proxy/routekey ./proxy/sse ./proxy/upstream ./proxy/usage
 EVENTS    ?= 1000000
 SEED      ?= 0
 ADDR      ?= 127.0.0.1:30000

@@ -3,9 +3,11 @@ package proxy
 import (
 	"bytes"
 	"net/url"
+	"slices"
 	"strings"
 
 	"loadstar/actors"
+	"loadstar/proxy/formdata"
 	"loadstar/proxy/rawjson"
 
 	"github.com/valyala/fasthttp"
@@ -49,6 +51,22 @@ func (x *exchange) findModel() bool {
 	}
 	x.asked, x.body = a.name, edited
 	return s.Scan(x.body)
+}
+
+// readForm makes of a body that is no JSON what is to be known of it: its head, and
+// the model if it is a form with one. Another name for that is put right there, by
+// itself.
+func (x *exchange) readForm() {
+	from, to, ok := formdata.Field(x.body, x.ctx.Request.Header.ContentType(), "model")
+	if a, alias := x.p.aliases[string(x.body[from:to])]; ok && alias {
+		x.asked = a.name
+		x.body = slices.Replace(x.body, from, to, []byte(a.model)...)
+		to = from + len(a.model)
+	}
+	x.scan.Raw(x.body)
+	if ok {
+		x.scan.Body.Model = x.body[from:to]
+	}
 }
 
 // modelInPath is the model that a path below /v1/models names, or nil.

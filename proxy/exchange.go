@@ -316,7 +316,7 @@ func (x *exchange) findKey() {
 	if !x.findModel() {
 		s.Reset()
 		if len(x.body) > 0 {
-			s.Raw(x.body)
+			x.readForm()
 		} else {
 			s.Raw(x.target)
 		}

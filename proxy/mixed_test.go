@@ -21,7 +21,7 @@ type mixed struct {
 func startMixed(t *testing.T, policy string, prefill, decode, whole proxytest.Script) mixed {
 	t.Helper()
 	o := pdOptions(policy)
-	o.PD.Beside = true
+	o.PD.Beside, o.PD.Rescues = true, 0 // a rescue is a request of its own, which a silent worker holds
 	m := mixed{startRouter(t, o), proxytest.NewWorker(t, prefill), proxytest.NewWorker(t, decode), proxytest.NewWorker(t, controlCalls(whole))}
 	err := m.AddWorkers([]WorkerSpec{
 		{URL: m.prefill.URL(), Models: []string{"split", "both"}, Roles: actors.RolesOf(actors.Prefill)},
