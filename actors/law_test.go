@@ -425,8 +425,8 @@ func TestWhoGrantsAndReturns(t *testing.T) {
 		"begin: advance":       2,
 		"begin: giveBack":      1,
 		"loop: giveBack":       2, // judged at once, or later
-		"serveAs: acquire":       1,
-		"serveAs: acquirePair":   1,
+		"serveAs: acquire":     1,
+		"serveAs: acquirePair": 1,
 		"arrive: serve":        1,
 		"attempt: serve":       1,
 		"attempt: admit":       1,

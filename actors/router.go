@@ -69,7 +69,7 @@ func (r *Router) Acquire(q *Request) (Lease, error) { return r.AcquireFor(q, nil
 // learn that this worker will have seen the prompt; see Registry.AcquireFor.
 func (r *Router) AcquireFor(q *Request, c Client) (Lease, error) {
 	q.hits = q.hits[:0]
-	if r.tree == nil || len(q.Key) == 0 || !r.prefixes[q.Role] && !(q.Beside && r.prefixes[Regular]) {
+	if r.tree == nil || len(q.Key) == 0 || !r.prefixes[q.Role] && !r.readsBeside(q) {
 		return r.Registry.AcquireFor(q, c)
 	}
 	l, err := r.tree.AcquireFor(q, c)
@@ -81,6 +81,9 @@ func (r *Router) AcquireFor(q *Request, c Client) (Lease, error) {
 	}
 	return l, err
 }
+
+// readsBeside reports whether q may go to a regular worker that is chosen by prefixes.
+func (r *Router) readsBeside(q *Request) bool { return q.Beside && r.prefixes[Regular] }
 
 // best is the longest prefix of q's prompt that any worker is thought to have.
 func (q *Request) best() int {
@@ -101,7 +104,7 @@ func (r *Router) AcquirePair(q *Request) (prefill, decode Lease, err error) {
 // Registry.AcquirePairFor.
 func (r *Router) AcquirePairFor(q *Request, c Client) (prefill, decode Lease, err error) {
 	q.hits = q.hits[:0]
-	if r.tree == nil || len(q.Key) == 0 || !r.prefixes[Prefill] && !r.prefixes[Decode] && !(q.Beside && r.prefixes[Regular]) {
+	if r.tree == nil || len(q.Key) == 0 || !r.prefixes[Prefill] && !r.prefixes[Decode] && !r.readsBeside(q) {
 		return r.Registry.AcquirePairFor(q, c)
 	}
 	prefill, decode, err = r.tree.AcquirePairFor(q, c)

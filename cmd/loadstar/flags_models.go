@@ -29,7 +29,7 @@ func modelOptions(m *modelsConfig) []*option {
 				"and answer 404 when nobody does; without it, only POST /workers says what a worker serves; " +
 				"workers of whole requests may then stand beside prefill and decode workers",
 			differs: "an unknown model goes anywhere there, and the admin API's answers are the same with and without it here",
-			one: readSwitch(&m.Ask),
+			one:     readSwitch(&m.Ask),
 		},
 		{
 			name: "model-alias", arg: "ALIAS=MODEL ...", category: category, from: ours, needs: "ALIAS=MODEL",
