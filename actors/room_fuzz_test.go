@@ -169,6 +169,7 @@ func (b *roomBooks) ask(arg int, pair bool) {
 	q := &Request{
 		Role: Role(arg % 4 % 3), Key: make([]uint64, arg%3), Short: arg / 3 % 3, Now: b.now,
 		Class: uint8(arg / 8 % 3 * 3), Tenant: uint64(arg / 4 % 3), Model: []byte{"mn"[arg/64%2]},
+		Beside: arg%5 < 2,
 	}
 	if arg > 200 {
 		q.Exclude = []WorkerID{WorkerID(arg % 7)}
@@ -500,13 +501,25 @@ func (b *roomBooks) choices(q *Request, role Role) (able, free []string) {
 	if able, free = all(true); len(able) == 0 {
 		able, free = all(false)
 	}
-	if to, ok := b.s.pins.at[q.Pin]; ok && q.Pin != 0 && b.s.workers[to.worker].epoch == to.epoch {
-		pinned := b.s.workers[to.worker].spec.URL
-		if slices.Contains(able, pinned) && !slices.Contains(free, pinned) {
-			free = nil
-		}
+	if pinned := b.pinnedAt(q); slices.Contains(able, pinned) && !slices.Contains(free, pinned) {
+		free = nil
 	}
 	return able, free
+}
+
+// pinnedAt is the worker that has what a request goes on from, or "".
+func (b *roomBooks) pinnedAt(q *Request) string {
+	if to, ok := b.s.pins.at[q.Pin]; ok && q.Pin != 0 && b.s.workers[to.worker].epoch == to.epoch {
+		return b.s.workers[to.worker].spec.URL
+	}
+	return ""
+}
+
+// waitsForPin reports whether a request waits for the worker that has what it goes on
+// from, of those with a role.
+func (b *roomBooks) waitsForPin(q *Request, role Role) bool {
+	able, free := b.choices(q, role)
+	return len(free) == 0 && slices.Contains(able, b.pinnedAt(q))
 }
 
 // servable says how a request that waits could be served, if it could.
@@ -517,6 +530,33 @@ func (b *roomBooks) servable(x *bookedRequest, held int) string {
 			return ""
 		}
 	}
+	if !q.Beside {
+		return b.servableAs(x)
+	}
+	roles := []Role{q.Role}
+	if x.pair {
+		roles = []Role{Decode, Prefill}
+	}
+	if !slices.Contains(roles, Regular) && b.waitsForPin(q, Regular) {
+		return ""
+	}
+	if why := b.servableAs(x); why != "" {
+		return why
+	}
+	for _, role := range roles {
+		if b.waitsForPin(q, role) {
+			return ""
+		}
+	}
+	if _, free := b.choices(q, Regular); len(free) > 0 {
+		return fmt.Sprintf("%v beside", free)
+	}
+	return ""
+}
+
+// servableAs is servable by those of the request's role, or by a pair.
+func (b *roomBooks) servableAs(x *bookedRequest) string {
+	q := x.q
 	if !x.pair {
 		if _, free := b.choices(q, q.Role); len(free) > 0 {
 			return fmt.Sprintf("%v for %v", free, q.Role)
@@ -537,6 +577,9 @@ func (b *roomBooks) servable(x *bookedRequest, held int) string {
 }
 
 func (b *roomBooks) possible(x *bookedRequest) bool {
+	if able, _ := b.choices(x.q, Regular); x.q.Beside && len(able) > 0 {
+		return true
+	}
 	role := x.q.Role
 	if x.pair {
 		role = Decode
