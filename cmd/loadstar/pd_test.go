@@ -191,19 +191,22 @@ func TestPDVariableWithoutTheMode(t *testing.T) {
 }
 
 func TestFleet(t *testing.T) {
-	prefill, decode := actors.RolesOf(actors.Prefill), actors.RolesOf(actors.Decode)
+	prefill, decode, regular := actors.RolesOf(actors.Prefill), actors.RolesOf(actors.Decode), actors.RolesOf(actors.Regular)
 	for _, c := range []struct {
 		name string
 		line string
 		want []proxy.WorkerSpec
 	}{
-		{"whole requests", "--worker-urls http://a:1", []proxy.WorkerSpec{{URL: "http://a:1"}}},
+		{"whole requests", "--worker-urls http://a:1", []proxy.WorkerSpec{{URL: "http://a:1", Roles: regular}}},
 		{"nobody yet", "--vllm-pd-disaggregation --vllm-discovery-address a:1", nil},
 		{"NIXL", "--prefill http://p:1 --prefill http://q:1 none --prefill http://r:1 7 --decode http://p:1", []proxy.WorkerSpec{
 			{URL: "http://p:1", Roles: prefill}, {URL: "http://q:1", Roles: prefill}, {URL: "http://r:1", Roles: prefill, Bootstrap: 7}, {URL: "http://p:1", Roles: decode},
 		}},
 		{"Mooncake", "--kv-connector mooncake --prefill http://p:1 --prefill http://q:1 none --prefill http://r:1 7 --decode http://d:1", []proxy.WorkerSpec{
 			{URL: "http://p:1", Roles: prefill, Bootstrap: 8998}, {URL: "http://q:1", Roles: prefill}, {URL: "http://r:1", Roles: prefill, Bootstrap: 7}, {URL: "http://d:1", Roles: decode},
+		}},
+		{"both", "--enable-igw --worker-urls http://w:1 http://d:1 --prefill http://p:1 --decode http://d:1", []proxy.WorkerSpec{
+			{URL: "http://w:1", Roles: regular}, {URL: "http://d:1", Roles: regular}, {URL: "http://p:1", Roles: prefill}, {URL: "http://d:1", Roles: decode},
 		}},
 		{"compatible", "--compat --worker-urls http://w:1 --prefill http://p:1 --decode http://d:1", []proxy.WorkerSpec{
 			{URL: "http://p:1", Roles: prefill}, {URL: "http://d:1", Roles: decode},
