@@ -6,6 +6,26 @@ import "errors"
 // models that are worth it and models that are not. What nobody may serve in its role,
 // or as a pair, is served whole by a regular worker.
 
+// serve grants what a request asks for, or says in its grant why not.
+func (s *state) serve(r *Request, pair bool) {
+	if r.Beside {
+		s.serveBeside(r, pair)
+	} else {
+		s.serveAs(r, pair)
+	}
+}
+
+// serveAs is serve for those alone who have the request's role, or are of a pair.
+func (s *state) serveAs(r *Request, pair bool) {
+	if pair {
+		r.served = Decode
+		s.acquirePair(r)
+	} else {
+		r.served = r.Role
+		s.acquire(r)
+	}
+}
+
 // serveBeside is serve for a request that regular workers may serve too. Another
 // worker, of either kind, comes before one that has failed the request. It waits for
 // room at whoever has it first.

@@ -127,26 +127,6 @@ func (s *state) arrive(r *Request, reply chan<- struct{}, pair bool) {
 	reply <- struct{}{}
 }
 
-// serve grants what a request asks for, or says in its grant why not.
-func (s *state) serve(r *Request, pair bool) {
-	if r.Beside {
-		s.serveBeside(r, pair)
-	} else {
-		s.serveAs(r, pair)
-	}
-}
-
-// serveAs is serve for those alone who have the request's role, or are of a pair.
-func (s *state) serveAs(r *Request, pair bool) {
-	if pair {
-		r.served = Decode
-		s.acquirePair(r)
-	} else {
-		r.served = r.Role
-		s.acquire(r)
-	}
-}
-
 // attempt serves or refuses a request. It reports false, having granted nothing,
 // when the request has to wait.
 func (s *state) attempt(r *Request, pair bool) bool {
