@@ -174,6 +174,7 @@ type Request struct {
 	Model   []byte     // model asked for; empty when none is
 	Key     []uint64   // chained block hashes of the prompt
 	Head    uint64     // hash of the prompt's first blocks; ties are broken with it
+	Tokens  []uint64   // chained hashes of the prompt's blocks of tokens, for Exact; empty when its tokens aren't known
 	Session []byte     // session key; empty when there is none
 	Pin     uint64     // names what only one worker holds; 0 when nothing
 	Now     int64      // monotonic nanoseconds
@@ -185,6 +186,8 @@ type Request struct {
 	Retry   bool       // a worker has seen an earlier attempt of this request
 	Stream  bool       // the answer is a stream, of which FirstByte tells
 
+	TokenBlocks float64 // length of the prompt in blocks of tokens, where there are Tokens
+
 	Class     uint8        // 0 to Classes-1; of those who wait the highest goes first
 	Tenant    uint64       // names who shares fairly with others of a class; 0 is one of them
 	Deadline  int64        // when the answer must have begun, in the time of Now; 0: whenever
@@ -193,6 +196,7 @@ type Request struct {
 	Admission Admission    // filled in with the first lease, where there are limits; a retry with it is not admitted again
 
 	hits   []prefixtree.Hit // filled by the tree
+	exact  ExactQuery       // empty unless Exact is asked
 	own    int              // 1 + the worker at which it has a reservation; 0 for none
 	grant  grant
 	second grant         // of the decode worker, for AcquirePair

@@ -14,16 +14,20 @@ type RouterOptions struct {
 	TreeBytes int // memory that the prefix tree may hold
 
 	KeepPlacements bool // for Placed
+
+	Exact Exact // asked for policies that go by it; nil for none
 }
 
 // Router is the front of the actors for those who handle requests: a Registry
 // with the Tree that gives its policies their hints.
 type Router struct {
 	*Registry
-	tree       *Tree          // nil when no policy reads prefixes
-	firstBytes [numRoles]bool // roles whose policy, or a shadow, reads pending prompt work, or all when wedged workers are looked for
-	prefixes   [numRoles]bool // roles whose policy, or a shadow, reads prefixes
-	progress   bool           // wedged workers are looked for
+	tree       *Tree           // nil when no policy reads prefixes
+	firstBytes [numRoles]bool  // roles whose policy, or a shadow, reads pending prompt work, or all when wedged workers are looked for
+	prefixes   [numRoles]bool  // roles whose policy, or a shadow, reads prefixes
+	exacts     [numRoles]Exact // asked for requests of a role; nil for none
+	exact      Exact           // nil if it isn't asked at all
+	progress   bool            // wedged workers are looked for
 }
 
 // NewRouter starts the actors, without workers. Call Stop to end them.
@@ -35,6 +39,9 @@ func NewRouter(o RouterOptions) (*Router, error) {
 	r := &Router{Registry: registry, progress: o.WedgedAfter > 0}
 	for role, name := range o.Policy {
 		r.prefixes[role] = policy.NeedsPrefixes(name) || slices.ContainsFunc(o.Shadows, policy.NeedsPrefixes)
+		if policy.NeedsExact(name) && o.Exact != nil {
+			r.exacts[role], r.exact = o.Exact, o.Exact
+		}
 		r.firstBytes[role] = policy.NeedsWork(name) || r.progress || slices.ContainsFunc(o.Shadows, policy.NeedsWork)
 		if r.prefixes[role] && r.tree == nil {
 			r.tree = newTree(registry, o.TreeBytes, o.KeepPlacements)
@@ -59,6 +66,9 @@ func (r *Router) Learn(l *Lease, u learn.Usage) {
 	}
 }
 
+// NeedsTokens reports whether the policy for a role goes by the tokens of a prompt.
+func (r *Router) NeedsTokens(role Role) bool { return r.exacts[role] != nil }
+
 // NeedsProgress reports whether leases should be told of their streams' progress.
 func (r *Router) NeedsProgress() bool { return r.progress }
 
@@ -72,6 +82,7 @@ func (r *Router) AcquireFor(q *Request, c Client) (Lease, error) {
 	if r.tree == nil || len(q.Key) == 0 || !r.prefixes[q.Role] && !r.readsBeside(q) {
 		return r.Registry.AcquireFor(q, c)
 	}
+	q.ask(r.exacts[q.Role])
 	l, err := r.tree.AcquireFor(q, c)
 	if err == nil {
 		l.Decision.Best = q.best()
@@ -107,6 +118,11 @@ func (r *Router) AcquirePairFor(q *Request, c Client) (prefill, decode Lease, er
 	if r.tree == nil || len(q.Key) == 0 || !r.prefixes[Prefill] && !r.prefixes[Decode] && !r.readsBeside(q) {
 		return r.Registry.AcquirePairFor(q, c)
 	}
+	x := r.exacts[Prefill]
+	if x == nil {
+		x = r.exacts[Decode]
+	}
+	q.ask(x)
 	prefill, decode, err = r.tree.AcquirePairFor(q, c)
 	if err != nil {
 		return prefill, decode, err
@@ -137,6 +153,7 @@ func (r *Router) insert(q *Request, l *Lease) {
 func (r *Router) Add(specs []Spec) ([]WorkerID, error) {
 	ids, err := r.Registry.Add(specs)
 	r.Forget(ids...)
+	r.join(ids, specs)
 	return ids, err
 }
 
@@ -145,6 +162,7 @@ func (r *Router) Remove(url string) ([]Removed, error) {
 	removed, err := r.Registry.Remove(url)
 	for _, w := range removed {
 		r.Forget(w.ID)
+		r.leave(w.ID)
 	}
 	return removed, err
 }
@@ -154,6 +172,7 @@ func (r *Router) EndDrain(d *Drain) bool {
 	ended := r.Registry.EndDrain(d)
 	if ended {
 		r.Forget(d.ID)
+		r.leave(d.ID)
 	}
 	return ended
 }

@@ -123,6 +123,7 @@ func (t *Tree) route(k treeKind, q *Request, c Client) (g grant, ok bool) {
 	select {
 	case t.inbox <- treeMessage{kind: k, request: q, reply: q.reply}:
 	default:
+		q.hits = q.correct(q.hits)
 		return grant{}, false
 	}
 	g = t.wait(q, c)

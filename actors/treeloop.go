@@ -35,7 +35,7 @@ func (t *Tree) loop(tree *prefixtree.Tree, learner *learn.Learner, kept *placeme
 		switch m.kind {
 		case treeRoute, treePair:
 			q := m.request
-			q.hits = leaving.hide(tree.Match(q.Key, q.hits))
+			q.hits = q.correct(leaving.hide(tree.Match(q.Key, q.hits)))
 			k := kindAcquire
 			if m.kind == treePair {
 				k = kindPair

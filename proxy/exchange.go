@@ -51,6 +51,7 @@ type exchange struct {
 	query   actors.Request
 	exclude []actors.WorkerID
 	why     *actors.Explanation // memory for that of the query; nil until one was wanted
+	tokens  []uint32            // of the prompt, where that matters
 	seen    int                 // attempts that a worker has seen, and that failed; those of a decode phase are counted apart
 	suspect suspect             // at which the first of them failed
 
@@ -143,6 +144,7 @@ func (x *exchange) recycle() {
 	}
 	x.link, x.rest = link{}, nil
 	x.query.Key, x.query.Session, x.query.Model = nil, nil, nil
+	x.forgetTokens()
 	x.p.exchanges.Put(x)
 }
 
@@ -330,6 +332,9 @@ func (x *exchange) findKey() {
 		q.Model = modelInPath(x.path)
 	}
 	q.Key, q.Head, q.Session = s.Key.Blocks, s.Key.Head, x.session
+	if x.p.kv != nil {
+		x.findTokens()
+	}
 	q.Pin, q.Stream = x.responsePin(), s.Body.Stream
 	if x.record.trace != nil {
 		x.traceQuestion()

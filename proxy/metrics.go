@@ -115,6 +115,9 @@ func newMetricSet(p *Proxy) *metricSet {
 	if p.opts.Failover.Continuations > 0 {
 		m.failover = newFailoverMetrics(s)
 	}
+	if p.kv != nil {
+		p.kv.count(s)
+	}
 	if p.opts.PD != nil {
 		m.pd = newPDMetrics(s, hist)
 	}
@@ -200,6 +203,7 @@ func (m *metricSet) write(w io.Writer) {
 	m.writeWorkers(w, &tree)
 	m.writeModels(w)
 	m.writeSources(w)
+	m.p.kv.write(w)
 	m.writePeers(w)
 	metrics.WriteProcessMetrics(w)
 	metrics.WriteFDMetrics(w)

@@ -13,6 +13,7 @@ import (
 	"loadstar/actors"
 	"loadstar/actors/discovery"
 	"loadstar/actors/discovery/zmq"
+	"loadstar/actors/kvevents"
 	"loadstar/actors/peers"
 	"loadstar/actors/workerurl"
 	"loadstar/proxy/decisions"
@@ -60,6 +61,8 @@ type Options struct {
 	AskModels         bool              // ask workers which models they serve, for requests to go by
 	Aliases           map[string]string // other names for models
 	StartupTimeout    time.Duration     // how long /add_worker waits for a worker to become healthy
+
+	KVEvents *kvevents.Options // what workers tell of their caches, for policies that go by it; nil listens to none
 
 	Tracing *trace.Options // of requests, without metrics and log; nil traces none
 
@@ -138,6 +141,7 @@ type Proxy struct {
 	handedOver chan struct{}         // closed when another process has the listening sockets
 	discovery  *zmq.Listener         // nil unless workers register themselves
 	sources    *discovery.Reconciler // nil unless workers are discovered otherwise
+	kv         *kvEvents             // nil unless workers tell of their caches
 	peers      *peers.Actor          // nil unless there may be other routers
 	tracer     *trace.Tracer         // nil unless requests are traced
 	rescues    chan struct{}         // holds one for each rescue that runs
@@ -167,8 +171,12 @@ func New(o Options) (*Proxy, error) {
 	o.Router.AnyForUnknown = o.Compat
 	p.aliases = newAliases(o.Aliases)
 	p.decisions = decisions.New(o.DecisionLog)
+	if p.kv = newKVEvents(o.KVEvents); p.kv != nil {
+		o.Router.Exact = p.kv
+	}
 	router, err := actors.NewRouter(o.Router)
 	if err != nil {
+		p.kv.close()
 		return nil, err
 	}
 	p.router = router
@@ -184,6 +192,7 @@ func New(o Options) (*Proxy, error) {
 	if p.tracer, err = p.newTracer(); err != nil {
 		p.end()
 		_ = router.Stop(p.over) // nothing runs there
+		p.kv.close()
 		return nil, err
 	}
 	p.viewers = statuspage.NewHub(statusEvery, p.statusFrame)

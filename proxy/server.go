@@ -133,6 +133,7 @@ func (p *Proxy) Close(ctx context.Context) error {
 	p.prober.Stop()
 	p.retireAll()
 	err := p.router.Stop(ctx)
+	p.kv.close()
 	if p.tracer != nil {
 		p.tracer.Close(ctx)
 	}

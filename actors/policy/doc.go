@@ -36,4 +36,6 @@
 //     in a bounded table.
 //   - least_work: the least sum of queued work, of prompt not cached there and
 //     of requests running, where the price of a miss rises with the backlog.
+//   - kv_aware: least_work, for callers that know what workers hold from the workers
+//     themselves.
 package policy

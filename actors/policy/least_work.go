@@ -22,6 +22,7 @@ import "math"
 //
 //	cost(w) = ((held(w) + pending(w) + miss(w)) · √pace(w) + γ·load(w)) · price(w)
 type leastWork struct {
+	name    string
 	perMiss float64 // c: backlog, in prompts, that adds 1 to λ
 	missCap float64 // the ceiling of λ
 	decay   float64 // weight of the past in backlog
@@ -32,8 +33,9 @@ type leastWork struct {
 	backlogs perPool[float64] // moving averages of the mean pending blocks of a worker
 }
 
-func newLeastWork(o Options) *leastWork {
+func newLeastWork(name string, o Options) *leastWork {
 	return &leastWork{
+		name:    name,
 		perMiss: o.MissBacklog,
 		missCap: o.MissCap,
 		decay:   o.BacklogDecay,
@@ -41,7 +43,7 @@ func newLeastWork(o Options) *leastWork {
 	}
 }
 
-func (p *leastWork) Name() string { return "least_work" }
+func (p *leastWork) Name() string { return p.name }
 
 // Choose converts each product to float64 before it is added: that forbids
 // fusing the two operations, so machines with and without such an instruction

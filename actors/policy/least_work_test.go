@@ -220,7 +220,7 @@ func TestLeastWorkPriceOfAMiss(t *testing.T) {
 			for i := range c {
 				c[i].Pending = tt.pending[i]
 			}
-			p := newLeastWork(DefaultOptions())
+			p := newLeastWork("least_work", DefaultOptions())
 			var got float64
 			for range tt.steps {
 				got = p.lambda(&Request{Blocks: tt.blocks}, c)
@@ -237,7 +237,7 @@ func TestLeastWorkPriceOfAMiss(t *testing.T) {
 func TestLeastWorkWeighsAsItChose(t *testing.T) {
 	draws := rand.New(rand.NewPCG(3, 7))
 	all := fleet(12)
-	p := newLeastWork(DefaultOptions())
+	p := newLeastWork("least_work", DefaultOptions())
 	priced := false
 	for range 2000 {
 		req, c := scenario(draws, all)

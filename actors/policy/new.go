@@ -20,8 +20,16 @@ var catalogue = []struct {
 	{"consistent_hash", false, false, func(o Options) Policy { return &consistentHash{abs: o.BalanceAbs} }},
 	{"rendezvous_hash", false, false, func(o Options) Policy { return &rendezvousHash{abs: o.BalanceAbs} }},
 	{"sticky_least_loaded", false, false, func(o Options) Policy { return newStickyLeastLoaded(o) }},
-	{"least_work", true, true, func(o Options) Policy { return newLeastWork(o) }},
+	{"least_work", true, true, func(o Options) Policy { return newLeastWork("least_work", o) }},
+	{kvAware, true, true, func(o Options) Policy { return newLeastWork(kvAware, o) }},
 }
+
+// kvAware is least_work where Candidate.Match may be what workers tell they hold.
+const kvAware = "kv_aware"
+
+// NeedsExact reports whether the named policy goes by what workers tell of their
+// caches.
+func NeedsExact(name string) bool { return name == kvAware }
 
 // Names lists the policies that [New] can make.
 func Names() []string {

@@ -52,7 +52,7 @@ func checkScan(t *testing.T, s *Scanner, body []byte) {
 func checkZero(t *testing.T, s *Scanner) {
 	t.Helper()
 	b := s.Body
-	if b.Model != nil || b.Stream || b.Session != nil || b.SessionKind != NoSession || b.PreviousResponse != nil {
+	if b.Model != nil || b.Stream || b.Session != nil || b.SessionKind != NoSession || b.PreviousResponse != nil || b.Tokens != nil || b.Apart {
 		t.Fatalf("Body is %+v, want zero", b)
 	}
 	if len(s.Key.Blocks) != 0 || s.Key.Head != 0 || s.Key.Bytes != 0 {

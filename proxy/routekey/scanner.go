@@ -28,6 +28,14 @@ type Body struct {
 	// PreviousResponse is the string under "previous_response_id", or nil. Only
 	// the worker that holds that response can go on from it.
 	PreviousResponse []byte
+
+	// Tokens is the JSON array that may hold the prompt as token ids, or nil. See
+	// AppendTokens.
+	Tokens []byte
+
+	// Apart says that a cache salt or an adapter keeps the prompt's blocks apart from
+	// those of the same tokens for the same model.
+	Apart bool
 }
 
 // A Scanner reads request bodies, one after the other. The zero value is ready.
@@ -57,6 +65,8 @@ func (s *Scanner) Scan(body []byte) bool {
 	s.Body.Stream = string(v.raw[fieldStream]) == "true"
 	s.Body.PreviousResponse = s.text(v.raw[fieldPreviousResponse])
 	s.Body.Session, s.Body.SessionKind = s.session(&v)
+	s.Body.Tokens = tokensOf(&v)
+	s.Body.Apart = !isEmpty(v.raw[fieldCacheSalt]) || !isEmpty(v.raw[fieldLoraName]) || !isEmpty(v.raw[fieldLoraPath])
 	if !s.Key.fill(s.namespace(&v), &v, s.limit()) {
 		s.Key.Head = rawHead(body)
 	}
