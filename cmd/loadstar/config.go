@@ -31,6 +31,7 @@ type config struct {
 	WorkerTLS workerTLSConfig
 	Models    modelsConfig
 	Policy    policyConfig
+	KV        kvConfig
 	PD        pdConfig
 	Health    healthConfig
 	Retry     retryConfig
@@ -220,6 +221,7 @@ func (c config) check() []error {
 	}
 	faults = append(faults, c.checkPD()...)
 	faults = append(faults, c.checkSources()...)
+	faults = append(faults, c.checkKV()...)
 	faults = append(faults, c.checkFailover()...)
 	faults = append(faults, c.checkPeers()...)
 	if all := c.Limits.MaxBodiesBytes; all > 0 && all < c.Limits.MaxBodyBytes {

@@ -19,6 +19,7 @@ var defaultConfig = config{
 	Policy: policyConfig{
 		Name: "least_work", CacheThreshold: 0.3, BalanceAbs: 64, BalanceRel: 1.5, MaxTreeBytes: 32 << 20,
 	},
+	KV: kvConfig{BlockSize: 16, Host: 0.8, External: 0.6, Disk: 0.3},
 	PD: pdConfig{
 		Connector: connectorNIXL, Rescues: 16, RescueTimeout: 30 * time.Second,
 		Discovery: discoveryConfig{Expiry: 15 * time.Second, MaxWorkers: 1024},

@@ -52,7 +52,7 @@ func TestEnvironment(t *testing.T) {
 		{"limits", map[string]string{"LOADSTAR_MAX_CONCURRENT_REQUESTS": "3", "LOADSTAR_RETRY_BUDGET": "none"}, nil, func(c *config) {
 			c.Admission.MaxConcurrent, c.Retry.Budget = 3, noBudget
 		}},
-		{"a refused feature that is off", map[string]string{"LOADSTAR_ENABLE_PROGRAM_SCHEDULING": "false", "LOADSTAR_KV_EVENT_BLOCK_SIZE": "16"}, nil, func(*config) {}},
+		{"a refused feature that is off", map[string]string{"LOADSTAR_ENABLE_PROGRAM_SCHEDULING": "false", "LOADSTAR_ROUTER_TEMPERATURE": "0"}, nil, func(*config) {}},
 		{"the demo's address", map[string]string{"LOADSTAR_LISTEN": "localhost:7"}, []string{"demo"}, func(c *config) { c.Demo, c.Listen = true, listenConfig{"localhost", 7} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestEnvironmentFaults(t *testing.T) {
 		`LOADSTAR_ACCESS_LOG: "perhaps" is neither true nor false: give one of them`,
 		`LOADSTAR_WORKER_URLS: "b:2" has no scheme: write it as http://HOST:PORT`,
 		`LOADSTAR_WORKER_URLS grpc://c:3 is not supported: workers are spoken to over HTTP; start the engine's OpenAI server and give its http:// URL`,
-		`LOADSTAR_POLICY kv_aware is not in this version: it comes with placement by KV-cache events; leave it out and take --policy cache_aware, which needs none`,
+		`--policy kv_aware needs --kv-event-source: name the endpoints at which workers publish KV-cache events, or take --policy least_work, which needs none`,
 		`LOADSTAR_ENABLE_PROGRAM_SCHEDULING is not in this version: it comes with program scheduling; leave it out`,
 		`API_KEY_VALIDATION_URLS is not supported: keys are checked here; leave it out and give them by --client-api-keys-file`,
 	}

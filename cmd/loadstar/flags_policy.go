@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -16,7 +17,7 @@ const policyPowerOfTwo = "power_of_two"
 // policyNames is every policy, as flags name them.
 var policyNames = []string{
 	"random", "round_robin", policyPowerOfTwo, "cache_aware",
-	"consistent_hash", "rendezvous_hash", "sticky_least_loaded", "least_work",
+	"consistent_hash", "rendezvous_hash", "sticky_least_loaded", "least_work", policyKVAware,
 }
 
 // policyOptions is how a worker is chosen for a request. --compat has been read
@@ -57,8 +58,8 @@ func policyOptions(c *config) []*option {
 				return "least_work"
 			},
 			usage: "choose workers by random, round_robin, power_of_two, cache_aware, " +
-				"consistent_hash, rendezvous_hash, sticky_least_loaded or least_work",
-			differs: "cache_aware there, whatever else is given; least_work is new; rendezvous_hash is in the Rust front end only; kv_aware comes later",
+				"consistent_hash, rendezvous_hash, sticky_least_loaded, least_work or kv_aware, which needs --kv-event-source",
+			differs: "cache_aware there, whatever else is given; least_work is new; rendezvous_hash is in the Rust front end only; kv_aware is exact here for prompts of token ids only, and needs --kv-event-source",
 			one:     readOneOf(&p.Name, "policy", policyNames...),
 		},
 		{
@@ -92,6 +93,8 @@ func shadowPolicies(dst *[]string) func([]string) []error {
 			switch {
 			case !slices.Contains(policyNames, v):
 				faults = append(faults, fmt.Errorf("%q is not a policy: use some of %s", v, strings.Join(policyNames, ", ")))
+			case v == policyKVAware:
+				faults = append(faults, errors.New("kv_aware would be least_work, since workers are listened to for the policy that acts only: name least_work"))
 			case slices.Contains(names, v):
 				faults = append(faults, fmt.Errorf("%s is named twice: leave one out", v))
 			default:

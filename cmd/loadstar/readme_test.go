@@ -258,7 +258,8 @@ func everyMetric(t *testing.T) string {
 	text := metricsOf(t, addr, "vllm_router_request_duration_seconds")
 
 	_, urls := simulated(t, 2)
-	addr = running(t, io.Discard, "--enable-igw", "--vllm-pd-disaggregation", "--prefill", urls[0], "--decode", urls[1])
+	addr = running(t, io.Discard, "--enable-igw", "--vllm-pd-disaggregation", "--prefill", urls[0], "--decode", urls[1],
+		"--prefill-policy", policyKVAware, "--kv-event-source", urls[0]+"=tcp://127.0.0.1:1")
 	waitFleet(t, addr, "two healthy workers", fleetView.healthy)
 	answer(t, addr, plainChat)
 	text += metricsOf(t, addr, "vllm_router_pd_request_duration_seconds")

@@ -33,7 +33,6 @@ var off = []string{"false"}
 
 // What the refusals say, one sentence for each feature.
 const (
-	comesKV       = "it comes with placement by KV-cache events; leave it out and take --policy cache_aware, which needs none"
 	comesPrograms = "it comes with program scheduling; leave it out"
 	noWASM        = "there is no WASM runtime in this router; leave it out and change requests in front of it"
 	noBackends    = "workers speak vLLM's or OpenAI's HTTP API; give vllm or openai, or leave it out"
@@ -43,17 +42,8 @@ const (
 // so. A key is a flag without its dashes, flag=value for one value of a flag that
 // is otherwise taken, or flag=scheme:// for worker URLs.
 var refused = map[string]refusal{
-	"policy=kv_aware":                    {when: later, sentence: comesKV},
-	"router-temperature":                 {when: later, sentence: comesKV, harmless: []string{"0"}},
-	"kv-penalty-host":                    {when: later, sentence: comesKV, harmless: []string{"0.8"}},
-	"kv-penalty-external":                {when: later, sentence: comesKV, harmless: []string{"0.6"}},
-	"kv-penalty-disk":                    {when: later, sentence: comesKV, harmless: []string{"0.3"}},
-	"kv-aware-session-affinity-ttl-secs": {when: later, sentence: comesKV},
-	"kv-event-source":                    {when: later, sentence: comesKV},
-	"kv-event-replay-source":             {when: later, sentence: comesKV},
-	"kv-event-block-size":                {when: later, sentence: comesKV, harmless: []string{"16"}},
-	"kv-event-model":                     {when: later, sentence: comesKV},
-	"pd-kv-events":                       {when: later, sentence: comesKV, harmless: off},
+	"router-temperature":                 {when: never, sentence: "the worker that is thought best is taken, without a draw; leave it out", harmless: []string{"0"}},
+	"kv-aware-session-affinity-ttl-secs": {when: never, sentence: "kv_aware goes by what workers hold, which keeps a session where its prompt is; leave it out, or take --policy sticky_least_loaded for sessions"},
 
 	"enable-program-scheduling":      {when: later, sentence: comesPrograms, harmless: off},
 	"program-scheduling-config-json": {when: later, sentence: comesPrograms},

@@ -226,6 +226,7 @@ func proxyOptions(c config, log *slog.Logger) proxy.Options {
 	putAdmission(&o, c.Admission)
 	putFailover(&o, c.Failover)
 	putTracing(&o, c.Tracing)
+	putKV(&o, c, log)
 	o.Router.MaxWorkers, o.Router.TreeBytes = maxWorkers, int(c.Policy.MaxTreeBytes)
 	o.Router.KeepPlacements = c.Peers.Enabled()
 	for r := range o.Router.Policy {

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestKVCommandLines(t *testing.T) {
+	args := "--policy kv_aware --kv-event-source http://A:1=tcp://a:5557,tcp://a:5558 http://b:1=tcp://b:5557 --kv-event-replay-source http://b:1=tcp://b:5559 " +
+		"--kv-event-block-size 32 --kv-event-model m --kv-penalty-host 1 --kv-penalty-external 0.5 --kv-penalty-disk 0"
+	want := kvConfig{
+		Sources:   map[string][]string{"http://a:1": {"a:5557", "a:5558"}, "http://b:1": {"b:5557"}},
+		Replays:   map[string][]string{"http://b:1": {"b:5559"}},
+		BlockSize: 32, Model: "m", Host: 1, External: .5, Disk: 0,
+	}
+	checkConfig(t, strings.Fields(args), nil, func(c *config) { c.Policy.Name, c.KV = policyKVAware, want })
+
+	// Commas separate the values of a list in the environment too.
+	vars := variables(map[string]string{
+		"LOADSTAR_POLICY": "kv_aware", "LOADSTAR_KV_EVENT_SOURCE": "http://a:1=tcp://a:5557,tcp://a:5558,http://b:1=tcp://b:5557",
+	})
+	checkConfig(t, nil, vars, func(c *config) { c.Policy.Name, c.KV.Sources = policyKVAware, want.Sources })
+}
+
+func TestKVContradictions(t *testing.T) {
+	const source = " --kv-event-source http://a:1=tcp://a:5557"
+	for _, c := range []struct{ name, args, want string }{
+		{"no sources", "--policy kv_aware", "--policy kv_aware needs --kv-event-source: "},
+		{"no sources for a phase", "--vllm-pd-disaggregation --prefill http://a:1 --decode http://b:1 --decode-policy kv_aware", "--policy kv_aware needs --kv-event-source: "},
+		{"no policy", source, "--kv-event-source and --pd-kv-events mean nothing without --policy kv_aware: "},
+		{"a policy of one phase", "--vllm-pd-disaggregation --prefill http://a:1 --decode http://b:1 --prefill-policy kv_aware --pd-kv-events" + source, ""},
+		{"no policy, compatible", "--compat" + source, ""},
+		{"more replays than sources", "--policy kv_aware --kv-event-replay-source http://b:1=tcp://b:1" + source, "--kv-event-replay-source http://b:1 has more endpoints"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := parse(strings.Fields(c.args), nil)
+			var got []string
+			if err != nil {
+				got = faultsOf(t, err)
+			}
+			if c.want == "" && len(got) > 0 || c.want != "" && !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, c.want) }) {
+				t.Errorf("faults %q, want one that begins with %q", got, c.want)
+			}
+		})
+	}
+}
