@@ -57,12 +57,22 @@ func (o *Options) sourcesOf(worker string) []source {
 	if err != nil {
 		return nil
 	}
-	endpoint, ok := ofRank(o.Sources[worker[:at]], rank)
-	if !ok {
-		return nil
+	endpoints, replays := o.Sources[worker[:at]], o.Replays[worker[:at]]
+	src := source{worker: worker}
+	switch {
+	case len(endpoints) == 1:
+		var ok bool
+		if src.endpoint, ok = shift(endpoints[0], rank); !ok {
+			return nil
+		}
+		if len(replays) > 0 {
+			src.replay, _ = shift(replays[0], rank)
+		}
+		return []source{src}
+	case rank < len(endpoints):
+		return pair(worker, endpoints, replays)[rank : rank+1]
 	}
-	replay, _ := ofRank(o.Replays[worker[:at]], rank)
-	return []source{{worker, endpoint, replay}}
+	return nil
 }
 
 func pair(worker string, endpoints, replays []string) []source {
@@ -74,16 +84,6 @@ func pair(worker string, endpoints, replays []string) []source {
 		}
 	}
 	return all
-}
-
-func ofRank(endpoints []string, rank int) (string, bool) {
-	switch {
-	case len(endpoints) == 1:
-		return shift(endpoints[0], rank)
-	case rank < len(endpoints):
-		return endpoints[rank], true
-	}
-	return "", false
 }
 
 // shift adds to an address's port.

@@ -122,25 +122,14 @@ func (x *index) drop(steps int) {
 	}
 }
 
-// outcome is what became of a change.
-type outcome uint8
-
-const (
-	stored outcome = iota
-	orphaned
-	full
-	removed
-	unknown
-)
-
-// store notes a block.
-func (x *index) store(s *slot, c *change) outcome {
+// store notes a block, and says what became of it.
+func (x *index) store(s *slot, c *change) kind {
 	s.seen = true
 	before := c.seed
 	if !c.first {
 		p, ok := s.known[c.parent]
 		if !ok {
-			return orphaned
+			return kindOrphaned
 		}
 		before = p.key
 	}
@@ -153,7 +142,7 @@ func (x *index) store(s *slot, c *change) outcome {
 		x.blocks++
 	case !ok && x.blocks >= x.max:
 		s.whole = false
-		return full
+		return kindFull
 	case !ok:
 		x.blocks++
 	}
@@ -164,17 +153,17 @@ func (x *index) store(s *slot, c *change) outcome {
 	p.tiers |= 1 << c.tier
 	s.known[c.hash] = p
 	s.shard.held[c.tier][key] |= 1 << s.bit
-	return stored
+	return kindStored
 }
 
-// remove notes that a block is in a tier no more.
-func (x *index) remove(s *slot, c *change) outcome {
+// remove notes that a block is in a tier no more, and says what became of it.
+func (x *index) remove(s *slot, c *change) kind {
 	p, ok := s.known[c.hash]
 	if !ok || p.tiers&(1<<c.tier) == 0 {
-		return unknown
+		return kindUnknown
 	}
 	x.erase(s, c.hash, p, 1<<c.tier)
-	return removed
+	return kindRemoved
 }
 
 // erase takes a block out of some tiers.

@@ -226,13 +226,13 @@ func (s *state) take(m event) {
 }
 
 func (s *state) apply(t *stream, c *change) {
-	var o outcome
+	var k kind
 	if c.removed {
-		o = s.x.remove(t.slot, c)
+		k = s.x.remove(t.slot, c)
 	} else {
-		o = s.x.store(t.slot, c)
+		k = s.x.store(t.slot, c)
 	}
-	t.counts[[...]kind{stored: kindStored, orphaned: kindOrphaned, full: kindFull, removed: kindRemoved, unknown: kindUnknown}[o]]++
+	t.counts[k]++
 }
 
 // obey takes a rare message.
