@@ -101,9 +101,16 @@ func (r *Router) join(ids []WorkerID, specs []Spec) {
 	}
 }
 
-// leave tells Exact, if there is one, that a worker is no member any more.
-func (r *Router) leave(id WorkerID) {
-	if r.exact != nil {
-		r.exact.Leave(id)
+// leave tells Exact, if there is one, that a worker is no member any more. Somebody may
+// have added it again meanwhile, and told of that before.
+func (r *Router) leave(id WorkerID, base string) {
+	if r.exact == nil {
+		return
+	}
+	r.exact.Leave(id)
+	for _, w := range r.At(base) {
+		if w.ID == id && w.Member {
+			r.exact.Join(id, w.URL)
+		}
 	}
 }

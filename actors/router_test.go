@@ -24,12 +24,12 @@ func startRouter(t testing.TB, policyName string, treeBytes int) *Router {
 func TestRouterAsksForWhatPoliciesRead(t *testing.T) {
 	for _, name := range policy.Names() {
 		t.Run(name, func(t *testing.T) {
-			prefixes := name == "cache_aware" || name == "least_work"
+			prefixes := name == "cache_aware" || name == "least_work" || name == "kv_aware"
 			r := startRouter(t, name, 1<<20)
 			if got := r.NeedsKey(Regular); got != prefixes {
 				t.Errorf("NeedsKey = %v, want %v", got, prefixes)
 			}
-			if got, want := r.NeedsFirstByte(Regular), name == "least_work"; got != want {
+			if got, want := r.NeedsFirstByte(Regular), name == "least_work" || name == "kv_aware"; got != want {
 				t.Errorf("NeedsFirstByte = %v, want %v", got, want)
 			}
 			if _, got := r.TreeStats(); got != prefixes {

@@ -44,7 +44,7 @@ func (p *Proxy) awaitDrain(d *actors.Drain, timeout time.Duration) {
 		select {
 		case emptied := <-d.Over():
 			if emptied {
-				p.router.Forget(d.ID)
+				p.router.Drained(d)
 				p.letGo(d.Base, d.Handle)
 			}
 			return

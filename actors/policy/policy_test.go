@@ -51,13 +51,13 @@ func build(t testing.TB, name string, o Options, c []Candidate) Policy {
 
 // tieBreakers are the policies that must spread equal workers by key.
 var tieBreakers = []string{
-	"power_of_two", "cache_aware", "consistent_hash", "rendezvous_hash", "sticky_least_loaded", "least_work",
+	"power_of_two", "cache_aware", "consistent_hash", "rendezvous_hash", "sticky_least_loaded", "least_work", "kv_aware",
 }
 
 func TestNewMakesEveryName(t *testing.T) {
 	want := []string{
 		"random", "round_robin", "power_of_two", "cache_aware",
-		"consistent_hash", "rendezvous_hash", "sticky_least_loaded", "least_work",
+		"consistent_hash", "rendezvous_hash", "sticky_least_loaded", "least_work", "kv_aware",
 	}
 	if got := Names(); !slices.Equal(got, want) {
 		t.Errorf("Names() = %v, want %v", got, want)
@@ -71,9 +71,15 @@ func TestNewMakesEveryName(t *testing.T) {
 		if p.Name() != name {
 			t.Errorf("New(%q).Name() = %q, want the same", name, p.Name())
 		}
-		wantPrefixes := name == "cache_aware" || name == "least_work"
+		wantPrefixes := name == "cache_aware" || name == "least_work" || name == "kv_aware"
 		if got := NeedsPrefixes(name); got != wantPrefixes {
 			t.Errorf("NeedsPrefixes(%q) = %v, want %v", name, got, wantPrefixes)
+		}
+		if got, want := NeedsWork(name), name == "least_work" || name == "kv_aware"; got != want {
+			t.Errorf("NeedsWork(%q) = %v, want %v", name, got, want)
+		}
+		if got, want := NeedsExact(name), name == "kv_aware"; got != want {
+			t.Errorf("NeedsExact(%q) = %v, want %v", name, got, want)
 		}
 		_, keepsMembers := p.(MemberKeeper)
 		if want := name == "consistent_hash" || name == "sticky_least_loaded"; keepsMembers != want {
@@ -101,13 +107,13 @@ func TestNewReportsEveryFault(t *testing.T) {
 		BacklogDecay:   1,
 		LoadBlocks:     -2,
 	}
-	_, err := New("kv_aware", o)
+	_, err := New("best_of_all", o)
 	if err == nil {
 		t.Fatal("New gave no error")
 	}
 	lines := strings.Split(err.Error(), "\n")
 	want := []string{
-		`unknown policy "kv_aware": use one of random, round_robin, `,
+		`unknown policy "best_of_all": use one of random, round_robin, `,
 		"--cache-threshold is NaN: give a number from 0 to 1",
 		"--balance-abs-threshold is -1: give ",
 		"--balance-rel-threshold is 0.5: give ",
