@@ -45,7 +45,13 @@ func tokenRequest() Request {
 }
 
 func TestCorrect(t *testing.T) {
-	type hits = []prefixtree.Hit
+	type hits = [][2]uint32 // worker and blocks
+	made := func(all hits) (out []prefixtree.Hit) {
+		for _, h := range all {
+			out = append(out, prefixtree.Hit{Worker: h[0], Blocks: h[1]})
+		}
+		return out
+	}
 	for _, tc := range []struct {
 		name  string
 		tree  hits
@@ -66,7 +72,7 @@ func TestCorrect(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			q := tokenRequest()
 			q.exact.Hits = slices.Clone(tc.exact)
-			if got := q.correct(slices.Clone(tc.tree)); !slices.Equal(got, tc.want) {
+			if got := q.correct(made(tc.tree)); !slices.Equal(got, made(tc.want)) {
 				t.Errorf("hits %v, want %v", got, tc.want)
 			}
 		})

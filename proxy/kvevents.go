@@ -89,8 +89,8 @@ func (k *kvEvents) write(w io.Writer) {
 	}
 	for _, s := range k.Stats() {
 		labels := fmt.Sprintf("{worker=%q,endpoint=%q}", s.Worker, s.Endpoint)
-		metrics.WriteGaugeUint64(w, "loadstar_kv_source_up"+labels, flag(s.Up))
-		metrics.WriteGaugeUint64(w, "loadstar_kv_source_complete"+labels, flag(s.Whole))
+		metrics.WriteGaugeUint64(w, "loadstar_kv_source_up"+labels, oneIf(s.Up))
+		metrics.WriteGaugeUint64(w, "loadstar_kv_source_complete"+labels, oneIf(s.Whole))
 		metrics.WriteGaugeUint64(w, "loadstar_kv_blocks"+labels, uint64(s.Blocks))
 		s.Counts(func(kind string, n uint64) {
 			metrics.WriteCounterUint64(w, fmt.Sprintf("loadstar_kv_events_total{worker=%q,endpoint=%q,kind=%q}", s.Worker, s.Endpoint, kind), n)
@@ -98,7 +98,7 @@ func (k *kvEvents) write(w io.Writer) {
 	}
 }
 
-func flag(on bool) uint64 {
+func oneIf(on bool) uint64 {
 	if on {
 		return 1
 	}

@@ -47,14 +47,13 @@ const (
 	numFields
 )
 
-var (
-	storedFields = []string{
-		"block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name", "extra_keys", "group_idx",
-		"kv_cache_spec_kind", "kv_cache_spec_sliding_window", "locality",
-	}
-	removedFields = []string{fieldHashes: "block_hashes", fieldParent: "medium", fieldTokens: "group_idx"}
-	removedPlaces = []int{fieldHashes, fieldMedium, fieldGroup}
-)
+var fieldNames = [numFields]string{
+	"block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name", "extra_keys", "group_idx",
+	"kv_cache_spec_kind", "kv_cache_spec_sliding_window", "locality",
+}
+
+// removedPlaces are the fields of an array that tells of blocks that were removed.
+var removedPlaces = [...]int{fieldHashes, fieldMedium, fieldGroup}
 
 // fields are the raw values of an event; those that are missing or nil are empty.
 type fields [numFields][]byte
@@ -172,7 +171,7 @@ func readMap(b []byte, f *fields) (tag string) {
 		if string(key) == "type" {
 			name, _, _ := msgp.ReadStringZC(value)
 			tag = string(name)
-		} else if at := slices.Index(storedFields, string(key)); at >= 0 {
+		} else if at := slices.Index(fieldNames[:], string(key)); at >= 0 {
 			f.set(at, value)
 		}
 	}

@@ -14,6 +14,9 @@ const (
 	// MaxStreams is how many sources there may be.
 	MaxStreams = 1024
 
+	// MaxBlockSize is how many tokens a block may have.
+	MaxBlockSize = 1024
+
 	// DefaultMaxBlocks is how many blocks are kept, each counted for each worker that
 	// has it. Full they take some 350 MB.
 	DefaultMaxBlocks = 4 << 20

@@ -157,9 +157,9 @@ func (r *reader) catchUp() error {
 // replayFrom asks for all batches from a number on. The one before next, if that is
 // asked for, is compared with what was read then.
 func (r *reader) replayFrom(from uint64) error {
-	w, err := dial(r.ctx, r.source.replay, zmq4.Dealer)
+	w, err := dial(r.ctx, r.replay, zmq4.Dealer)
 	if err != nil {
-		return fmt.Errorf("cannot ask %s for events that were missed: %w", r.source.replay, err)
+		return fmt.Errorf("cannot ask %s for events that were missed: %w", r.replay, err)
 	}
 	defer w.close()
 	if err := w.SendMsg(zmq4.NewMsgFrom(nil, binary.BigEndian.AppendUint64(nil, from))); err != nil {
@@ -170,7 +170,7 @@ func (r *reader) replayFrom(from uint64) error {
 		seq, payload, err := w.receive(replayLimit)
 		switch {
 		case err != nil:
-			return fmt.Errorf("cannot read the replay of %s: %w", r.source.replay, err)
+			return fmt.Errorf("cannot read the replay of %s: %w", r.replay, err)
 		case seq == endOfReplay && !same:
 			return errOther
 		case seq == endOfReplay:

@@ -6,9 +6,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// maxBlockSize bounds the tokens of a block.
-const maxBlockSize = 1024
-
 // content is the hash of a block's tokens alone.
 func content(tokens []uint32) uint64 {
 	var buf [4 * 64]byte

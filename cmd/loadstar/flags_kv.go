@@ -12,9 +12,6 @@ import (
 // policyKVAware goes by what workers tell, so it can't be asked beside another.
 const policyKVAware = "kv_aware"
 
-// maxKVBlock bounds --kv-event-block-size.
-const maxKVBlock = 1024
-
 // kvOptions is what workers tell of their KV caches.
 func kvOptions(kv *kvConfig) []*option {
 	const category = "KV-cache events"
@@ -34,7 +31,7 @@ func kvOptions(kv *kvConfig) []*option {
 		{
 			name: "kv-event-block-size", arg: "TOKENS", category: category, def: "16",
 			usage: "take the workers' KV-cache blocks to have TOKENS tokens, as their --block-size says",
-			one:   readWhole(&kv.BlockSize, 1, maxKVBlock),
+			one:   readWhole(&kv.BlockSize, 1, kvevents.MaxBlockSize),
 		},
 		{
 			name: "kv-event-model", arg: "MODEL", category: category, implied: "any",

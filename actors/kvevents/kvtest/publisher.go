@@ -268,8 +268,13 @@ func appendValue(b []byte, v any) []byte {
 // which is nil for the first ones.
 func Stored(parent any, size int, tokens []uint32, hashes ...uint64) []Field {
 	return []Field{
-		{"block_hashes", list(hashes)}, {"parent_block_hash", parent}, {"token_ids", list(tokens)}, {"block_size", size},
-		{"lora_id", nil}, {"medium", "GPU"}, {"lora_name", nil},
+		{"block_hashes", list(hashes)},
+		{"parent_block_hash", parent},
+		{"token_ids", list(tokens)},
+		{"block_size", size},
+		{"lora_id", nil},
+		{"medium", "GPU"},
+		{"lora_name", nil},
 	}
 }
 
