@@ -66,7 +66,7 @@ func (s *Scanner) Scan(body []byte) bool {
 	s.Body.PreviousResponse = s.text(v.raw[fieldPreviousResponse])
 	s.Body.Session, s.Body.SessionKind = s.session(&v)
 	s.Body.Tokens = tokensOf(&v)
-	s.Body.Apart = !isEmpty(v.raw[fieldCacheSalt]) || !isEmpty(v.raw[fieldLoraName]) || !isEmpty(v.raw[fieldLoraPath])
+	s.Body.Apart = v.seen&apartFields != 0 && (!isEmpty(v.raw[fieldCacheSalt]) || !isEmpty(v.raw[fieldLoraName]) || !isEmpty(v.raw[fieldLoraPath]))
 	if !s.Key.fill(s.namespace(&v), &v, s.limit()) {
 		s.Key.Head = rawHead(body)
 	}
@@ -99,13 +99,15 @@ func (s *Scanner) limit() int {
 	return DefaultLimit
 }
 
+// apartFields are those that keep a prompt apart from the same one without them.
+const apartFields = 1<<fieldCacheSalt | 1<<fieldLoraName | 1<<fieldLoraPath
+
 // namespace is the state that the key's chain starts from. An engine's cache
 // never serves one model's, salt's or adapter's prompt to another's. A field
 // that is null or empty is as good as none.
 func (s *Scanner) namespace(v *values) uint64 {
 	h := absorb(seedKey, s.Body.Model)
-	const fields = 1<<fieldCacheSalt | 1<<fieldLoraName | 1<<fieldLoraPath
-	if v.seen&fields == 0 {
+	if v.seen&apartFields == 0 {
 		return h
 	}
 	salt := s.anyText(v.raw[fieldCacheSalt])
