@@ -82,7 +82,6 @@ func (q *Request) correct(hits []prefixtree.Hit) []prefixtree.Hit {
 			hits = append(hits, prefixtree.Hit{Worker: uint32(exact[i].Worker), Blocks: blocks})
 		}
 	}
-	q.exact.Hits = exact[:0]
 	return hits
 }
 

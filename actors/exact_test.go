@@ -119,6 +119,26 @@ func TestExactGoesBeforeTheTree(t *testing.T) {
 	letGo()
 }
 
+// A request that is used again has nothing of the one before.
+func TestExactHitsAreOfThisRequest(t *testing.T) {
+	x := &told{hits: []ExactHit{{0, 20, true}}}
+	r := exactRouter(t, "kv_aware", x)
+	join(t, r, spec(base(0)))
+	q := tokenRequest()
+	for i, want := range []int{40, 0} {
+		l, err := r.Acquire(&q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Decision.Match != want {
+			t.Errorf("request %d: %d blocks, want %d", i, l.Decision.Match, want)
+		}
+		l.Release(Completed, 0)
+		statsOf(t, r)
+		q.Key, q.Tokens = key(0, 40, 5), nil
+	}
+}
+
 // Only requests of token ids for a policy that goes by it are a question to Exact.
 func TestWhoAsksExact(t *testing.T) {
 	for _, tc := range []struct {

@@ -177,6 +177,20 @@ func TestPromptsWithoutTokens(t *testing.T) {
 	}
 }
 
+// A worker that was drained, or removed and added again, is heard as long as it is a member.
+func TestMembersAreHeard(t *testing.T) {
+	t.Parallel()
+	f := startKV(t)
+	if _, err := f.DrainWorker(f.workers[0].URL(), 0); err != nil {
+		t.Fatal(err)
+	}
+	f.until("the drained worker is heard no more", func() bool { return len(f.kv.Stats()) == 1 })
+	if _, err := f.AddWorker(WorkerSpec{URL: f.workers[0].URL()}); err != nil {
+		t.Fatal(err)
+	}
+	f.awaitKV(0, "loadstar_kv_source_up", "", 1)
+}
+
 // A request's memory for tokens is kept for another, unless it is large.
 func TestTokensAreForgotten(t *testing.T) {
 	for _, n := range []int{1, keptTokens + 1} {

@@ -1,6 +1,7 @@
 package kvevents
 
 import (
+	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -157,10 +158,14 @@ func TestGaps(t *testing.T) {
 	}{
 		{"filled by a replay", true, 0, kindGap, 4, true},
 		{"which the replay has lost too", true, 2, kindLost, 0, false},
+		{"of which the replay has nothing", true, 0, kindLost, 0, false},
 		{"without a replay", false, 0, kindLost, 0, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := listen(t, kvtest.New(t), tc.replay)
+			if tc.replay && tc.forget == 0 && tc.kind == kindLost {
+				r.pub.KeepNone()
+			}
 			r.pub.Publish(stored(100, 1, nil, 2))
 			r.awaitCount(kindStored, 2)
 			r.pub.Lose(stored(102, 9, 101, 1))
@@ -221,6 +226,44 @@ func TestCutOff(t *testing.T) {
 		r.await("it is down", func(s SourceStats) bool { return !s.Up })
 		r.want(actors.ExactUnavailable, 0, false)
 	})
+}
+
+// A batch that comes again counts once.
+func TestBatchThatComesAgain(t *testing.T) {
+	r := listen(t, kvtest.New(t), false)
+	r.pub.Publish(stored(100, 1, nil, 2))
+	r.pub.Repeat()
+	r.pub.Publish(stored(102, 9, 101, 1))
+	r.awaitCount(kindStored, 3)
+	r.want(actors.ExactHeld, 3, true)
+	r.await("no block was stored twice", func(s SourceStats) bool { return s.counts[kindStored] == 3 })
+}
+
+// A worker whose blocks have another size has no say against a prediction.
+func TestBlocksOfAnotherSize(t *testing.T) {
+	r := listen(t, kvtest.New(t), false)
+	r.pub.Publish(kvtest.Event("BlockStored", kvtest.Stored(nil, 2*testSize, tokens(1, 2*testSize), 7)...))
+	r.awaitCount(kindSkipped, 1)
+	r.want(actors.ExactMissed, 0, false)
+}
+
+// What a worker that leaves held is dropped.
+func TestLeavingDropsBlocks(t *testing.T) {
+	e := &Events{opts: Options{Sources: map[string][]string{testWorker: {"127.0.0.1:1"}}, BlockSize: testSize, Log: slog.New(slog.DiscardHandler)}, events: make(chan event, eventsSize)}
+	s := &state{e: e, x: newIndex([numTiers]float64{1}, 10)}
+	s.join(3, testWorker)
+	s.apply(s.members[0].streams[0], &change{first: true, hash: 1, content: 1})
+	if s.x.blocks != 1 {
+		t.Fatalf("%d blocks, want 1", s.x.blocks)
+	}
+	s.leave(3)
+	s.leave(3)
+	if s.x.drop(10); s.x.blocks != 0 || s.x.shards[0].slots[0] != nil {
+		t.Errorf("%d blocks, want none and no slot", s.x.blocks)
+	}
+	for s.running > 0 {
+		s.take(<-e.events)
+	}
 }
 
 // What can't be read may have told of blocks that are gone.

@@ -28,6 +28,8 @@ type Publisher struct {
 	next   uint64
 	asked  []uint64 // numbers from which replays were asked for
 	done   bool
+	last   []byte // the payload published last
+	none   bool   // nothing is kept
 }
 
 type subscriber struct {
@@ -156,12 +158,35 @@ func (p *Publisher) publish(payload []byte, out bool) {
 	defer p.mu.Unlock()
 	seq := p.next
 	p.next++
-	p.buffer = append(p.buffer, batch{seq, payload})
-	for _, s := range p.conns {
-		if out {
-			_ = s.SendMsg(zmq4.NewMsgFrom(nil, binary.BigEndian.AppendUint64(nil, seq), payload)) // a connection that ends
-		}
+	p.last = payload
+	if !p.none {
+		p.buffer = append(p.buffer, batch{seq, payload})
 	}
+	if out {
+		p.send(seq, payload)
+	}
+}
+
+// send sends a batch to all who have subscribed.
+func (p *Publisher) send(seq uint64, payload []byte) {
+	for _, s := range p.conns {
+		_ = s.SendMsg(zmq4.NewMsgFrom(nil, binary.BigEndian.AppendUint64(nil, seq), payload)) // its connection may have ended
+	}
+}
+
+// KeepNone has nothing be kept for replays.
+func (p *Publisher) KeepNone() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.buffer, p.none = nil, true
+}
+
+// Repeat publishes the last batch again, with its number, as one is that a replay has
+// brought before.
+func (p *Publisher) Repeat() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.send(p.next-1, p.last)
 }
 
 // Forget drops the n oldest batches that are kept.
