@@ -11,8 +11,14 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 )
 
-// keptTokens is how many tokens' memory an exchange keeps for another request.
-const keptTokens = 128 << 10
+const (
+	// maxTokenBytes is the size of an array of token ids above which it isn't read. No
+	// model takes so long a prompt.
+	maxTokenBytes = 4 << 20
+
+	// keptTokens is how many tokens' memory an exchange keeps for another request.
+	keptTokens = 128 << 10
+)
 
 // kvEvents is what workers tell of their caches. Its zero value is that of a router
 // that doesn't listen.
@@ -66,8 +72,11 @@ func (x *exchange) findTokens() {
 		k.apart.Inc()
 		return
 	}
-	var ok bool
-	if x.tokens, ok = routekey.AppendTokens(x.tokens[:0], b.Tokens); !ok {
+	ok := len(b.Tokens) <= maxTokenBytes
+	if ok {
+		x.tokens, ok = routekey.AppendTokens(x.tokens[:0], b.Tokens)
+	}
+	if !ok {
 		k.unknown.Inc()
 		return
 	}

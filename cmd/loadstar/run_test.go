@@ -336,7 +336,11 @@ func TestLogFile(t *testing.T) {
 // TestPolicyNames: the flag knows the policies there are.
 func TestPolicyNames(t *testing.T) {
 	for _, name := range policy.Names() {
-		c, err := parse([]string{"--policy", name, "--worker-urls", "http://a:1", "http://b:1"}, nil)
+		args := []string{"--policy", name, "--worker-urls", "http://a:1", "http://b:1"}
+		if policy.NeedsExact(name) {
+			args = append(args, "--kv-event-source", "http://a:1=tcp://a:5557")
+		}
+		c, err := parse(args, nil)
 		if err != nil {
 			t.Errorf("--policy %s: %v", name, err)
 			continue
