@@ -55,5 +55,7 @@
 // owns the prefix tree; what it says is a hint, and routing works without it.
 // Prober runs health checks and sends verdicts. Router is the front that
 // handlers use: it sends a request through the tree, if the policy reads
-// prefixes, and to the registry.
+// prefixes, and to the registry. Where an Exact is handed in, a request whose tokens
+// are known asks that first, and the tree puts its answer in the place of the tree's
+// own.
 package actors
