@@ -17,7 +17,7 @@ import (
 func routingCommand() *cli.Command {
 	return &cli.Command{
 		Name: routing.Command, Usage: "measure how long first tokens take behind Loadstar and other routers, in situations that fleets get into",
-		Description: "Scenarios: " + strings.Join(scenarioNames(routing.Scenarios("FILE", 1)), "; ") + ".\n" +
+		Description: "Scenarios: " + strings.Join(scenarioNames(routing.Scenarios("FILE", 1, 1)), "; ") + ".\n" +
 			"Routers as in replay; the first one is judged by the others. A round takes half a minute for each router and scenario.\n" +
 			"Each replay of a scenario has new workers and a new router. An interrupt ends it with a report of what there is.",
 		Flags: []cli.Flag{
@@ -28,6 +28,7 @@ func routingCommand() *cli.Command {
 			&cli.IntFlag{Name: "rounds", Usage: "how often each router is measured", Value: 3},
 			&cli.Uint64Flag{Name: "seed", Usage: "of the first round; those of the others follow", Value: 1},
 			&cli.Float64Flag{Name: "length", Usage: "`FACTOR` for how long each replay takes", Value: 1},
+			&cli.Float64Flag{Name: "scale", Usage: "`FACTOR` of the time scales: with .5 what isn't scaled, as the router's own time, counts half as much, and all takes twice as long", Value: 1},
 			&cli.StringFlag{Name: "peers-dir", Usage: "look for programs in `DIR` before PATH, as in a virtual environment's bin"},
 			&cli.StringFlag{Name: "loadstar", Usage: "Loadstar's `BINARY`; without it, one is built"},
 			&cli.StringFlag{Name: "out", Usage: "raw results go to `FILE`", Value: "bench/results/DATE-routing.json"},
@@ -49,7 +50,7 @@ func runRouting(c *cli.Context) error {
 	if c.NArg() > 0 {
 		return fmt.Errorf("%q is no flag: %s takes nothing else", c.Args().First(), routing.Command)
 	}
-	scenarios := routing.Scenarios(c.String("trace"), c.Float64("length"))
+	scenarios := routing.Scenarios(c.String("trace"), c.Float64("length"), c.Float64("scale"))
 	if wanted := c.StringSlice("scenario"); len(wanted) > 0 {
 		for _, name := range wanted {
 			if !slices.Contains(scenarioNames(scenarios), name) {

@@ -13,8 +13,8 @@ import (
 )
 
 func TestScenarios(t *testing.T) {
-	const length = 2
-	synthetic, all := Scenarios("", length), Scenarios("some/trace.csv.gz", length)
+	const length, scale = 2, .5
+	synthetic, all := Scenarios("", length, scale), Scenarios("some/trace.csv.gz", length, scale)
 	if len(synthetic) != 8 || len(all) != 11 {
 		t.Fatalf("%d scenarios without a trace and %d with one, want 8 and 11", len(synthetic), len(all))
 	}
@@ -28,7 +28,7 @@ func TestScenarios(t *testing.T) {
 			t.Errorf("%s: %v", s.Name, err)
 		}
 		// None takes more than half a minute for each of its length.
-		if took := s.Setup.Seconds / s.Setup.Speed / s.Scale; took <= 0 || took > 30*length || s.Setup.WarmUp*3 > s.Setup.Seconds {
+		if took := s.Setup.Seconds / s.Setup.Speed / s.Scale; took <= 0 || took > 30*length/scale || s.Setup.WarmUp*3 > s.Setup.Seconds {
 			t.Errorf("%s takes %v s, and %v of %v s are not counted", s.Name, took, s.Setup.WarmUp, s.Setup.Seconds)
 		}
 		if at := s.Setup.Restart; at.Worker > 0 && (at.Seconds <= s.Setup.WarmUp || at.Seconds >= s.Setup.Seconds) {
@@ -100,13 +100,13 @@ func TestRunEnds(t *testing.T) {
 	if _, err := Run(t.Context(), nil, Settings{Rounds: 1}, io.Discard); err == nil {
 		t.Error("no error without a scenario, want one")
 	}
-	r, err := Run(t.Context(), Scenarios("", 1), Settings{Routers: []string{"none"}, Rounds: 1}, io.Discard)
+	r, err := Run(t.Context(), Scenarios("", 1, 1), Settings{Routers: []string{"none"}, Rounds: 1}, io.Discard)
 	if err == nil || !strings.HasPrefix(err.Error(), `router "none": give one of `) || !r.Interrupted {
 		t.Errorf("the error is %v with the result %+v, want one that names the router", err, r)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r, err = Run(ctx, Scenarios("dir/some.csv", 1), Settings{Routers: []string{"bare"}, Rounds: 1}, io.Discard)
+	r, err = Run(ctx, Scenarios("dir/some.csv", 1, 1), Settings{Routers: []string{"bare"}, Rounds: 1}, io.Discard)
 	if !errors.Is(err, context.Canceled) || !r.Interrupted || r.Rows[3].Setup.Workload != "some.csv" {
 		t.Errorf("the error is %v with the result %+v, want one of the context and no directory", err, r)
 	}

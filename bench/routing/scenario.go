@@ -36,9 +36,9 @@ const (
 	traceWarmUp  = 200
 )
 
-// Scenarios are all of them, those of a trace only if its file is given. Lengths are
-// multiplied by a factor.
-func Scenarios(trace string, length float64) []Scenario {
+// Scenarios are all of them, those of a trace only if its file is given. Lengths and
+// time scales are multiplied by a factor each.
+func Scenarios(trace string, length, scale float64) []Scenario {
 	rows := []Scenario{
 		{"40 req/s", Idle, workload.Setup{Workload: "conversations", Rate: 40}, synthScale},
 		{"80 req/s", Busy, workload.Setup{Workload: "conversations", Rate: 80}, synthScale},
@@ -58,6 +58,7 @@ func Scenarios(trace string, length float64) []Scenario {
 			continue
 		}
 		s.Setup = s.Setup.WithDefaults()
+		s.Scale *= scale
 		s.Setup.Seconds, s.Setup.WarmUp = length*synthSeconds, length*synthWarmUp
 		if !workload.IsSynthetic(s.Setup.Workload) {
 			speed := cmp.Or(s.Setup.Speed, 1)
