@@ -4,9 +4,9 @@ package actors
 
 import (
 	"testing"
+	"time"
 
 	"loadstar/actors/learn"
-	"time"
 )
 
 // Nor does a prefill and decode pair.

@@ -48,7 +48,7 @@ const (
 
 // withDefaults are the settings with the workload's defaults.
 func (s Settings) withDefaults() Settings {
-	s.Setup = s.Setup.WithDefaults()
+	s.Setup = s.WithDefaults()
 	byDefault := 20.0
 	if workload.IsSynthetic(s.Workload) {
 		byDefault = 1
@@ -72,7 +72,7 @@ func (s Settings) check() error {
 	if s.URL != "" {
 		least = 0
 	}
-	faults = append(faults, s.Setup.Check(least, maxWorkers))
+	faults = append(faults, s.Check(least, maxWorkers))
 	for _, n := range []struct {
 		name            string
 		value, from, to float64
