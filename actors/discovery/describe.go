@@ -26,6 +26,13 @@ type Description struct {
 // maxCost is far beyond any price that tells workers apart.
 const maxCost = 1e9
 
+// Bounds of the labels of a worker, all of which are shown wherever it is: of how many
+// there may be, and of bytes of a key and of a value.
+const (
+	maxLabels = 64
+	maxLabel  = 256
+)
+
 // Worker is what a description describes, of the workers that a router takes which
 // needs these roles.
 func (d *Description) Worker(takes []actors.Role) (Worker, error) {
@@ -40,6 +47,8 @@ func (d *Description) Worker(takes []actors.Role) (Worker, error) {
 	switch {
 	case slices.ContainsFunc(d.Models, unfitModel) || d.Model != "" && unfitModel(d.Model) || len(d.Models) > actors.MaxModelsOfWorker:
 		return w, fmt.Errorf("model_id and models must be names of at most %d bytes, and models at most %d of them", actors.MaxModelName, actors.MaxModelsOfWorker)
+	case unfitLabels(d.Labels):
+		return w, fmt.Errorf("labels must be at most %d, with keys and values of at most %d bytes", maxLabels, maxLabel)
 	case d.Bootstrap < 0 || d.Bootstrap > 65535:
 		return w, errors.New("bootstrap_port is no port")
 	case d.Cost != nil && !(*d.Cost > 0 && *d.Cost < maxCost):
@@ -56,6 +65,15 @@ func (d *Description) Worker(takes []actors.Role) (Worker, error) {
 }
 
 func unfitModel(name string) bool { return !actors.FitModelName(name) }
+
+func unfitLabels(all map[string]string) bool {
+	for key, value := range all {
+		if len(key) > maxLabel || len(value) > maxLabel {
+			return true
+		}
+	}
+	return len(all) > maxLabels
+}
 
 // rolesNamed gives the roles of a worker_type, which may join two by a plus sign. A
 // router of whole requests needs none named.

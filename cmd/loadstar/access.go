@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 
@@ -108,14 +107,9 @@ func readClientKeys(c accessConfig) (*keyring.Set, error) {
 }
 
 func readKeysFile(path string) ([]keyring.Key, error) {
-	f, err := os.Open(path)
+	text, err := readBounded(path, keyring.MaxFile)
 	if err != nil {
-		return nil, withoutPath(err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, keyring.MaxFile+1))
-	if err != nil {
-		return nil, withoutPath(err)
+		return nil, err
 	}
 	return keyring.ParseFile(text)
 }

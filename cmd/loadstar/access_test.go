@@ -193,11 +193,23 @@ func TestWatchedFiles(t *testing.T) {
 		{"cut off", func() { f.write("keys", nil) }, false, 2, "it holds no key"},
 		{"gone", func() { os.Remove(f.path("keys")) }, false, 2, "no such file or directory"},
 		{"still gone", func() {}, false, 2, ""},
+		{"a pipe that nobody writes to", func() { syscall.Mkfifo(f.path("keys"), 0o600) }, false, 2, "it holds no key"},
+		{"a pipe that nothing comes by", func() { hold(t, f.path("keys")) }, true, 2, "i/o timeout"},
+		{"a file again", func() { f.replace("keys", []byte("one\ntwo\nthree\nfour")) }, false, 4, "4 keys of clients"},
 		{"back", func() { f.write("keys", []byte("one\ntwo\nthree")) }, false, 3, "3 keys of clients"},
 	} {
 		log.Reset()
 		step.change()
-		a.files[0].check(step.asked, logger)
+		checked := make(chan struct{})
+		go func() {
+			defer close(checked)
+			a.files[0].check(step.asked, logger)
+		}()
+		select {
+		case <-checked:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%d, %s: it is still being read", i, step.name)
+		}
 		var v keyring.Reader
 		if n := v.At(a.clientKeys).Len(); n != step.keys {
 			t.Errorf("%d, %s: %d keys, want %d", i, step.name, n, step.keys)
@@ -206,6 +218,16 @@ func TestWatchedFiles(t *testing.T) {
 			t.Errorf("%d, %s: log %q, want %q and no key", i, step.name, got, step.want)
 		}
 	}
+}
+
+// hold keeps a pipe open for writing until the test ends.
+func hold(t *testing.T, path string) {
+	t.Helper()
+	w, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
 }
 
 // Keys and certificates are read again when they change, and at once on SIGHUP,

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 
 	"loadstar/actors"
 	"loadstar/actors/discovery"
@@ -84,21 +81,4 @@ func workersFrom(path string, s *discovery.Source, c config) func() (string, err
 		s.Failed()
 		return "", fmt.Errorf("cannot use the workers of --workers-file %q: %w", path, err)
 	}
-}
-
-// readBounded reads a file of at most limit bytes.
-func readBounded(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, limit+1))
-	switch {
-	case err != nil:
-		return nil, withoutPath(err)
-	case int64(len(text)) > limit:
-		return nil, errors.New("it is too large")
-	}
-	return text, nil
 }

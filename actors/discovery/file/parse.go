@@ -1,8 +1,10 @@
 package file
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -20,7 +22,7 @@ const MaxSize = 4 << 20
 const maxFaults = 10
 
 // keys are those of a discovery.Description.
-var keys = []string{"url", "model_id", "worker_type", "priority", "cost", "bootstrap_port", "labels"}
+var keys = []string{"url", "model_id", "models", "worker_type", "priority", "cost", "bootstrap_port", "labels"}
 
 // Parse reads the workers in a file, for a router that needs these roles. The error
 // tells all that is wrong, by line.
@@ -28,11 +30,11 @@ func Parse(text []byte, takes []actors.Role) ([]discovery.Worker, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("it has more than %d bytes", MaxSize)
 	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return nil, errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+	doc, err := document(text)
+	if err != nil {
+		return nil, err
 	}
-	list, err := listIn(&doc)
+	list, err := listIn(doc)
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +57,27 @@ func Parse(text []byte, takes []actors.Role) ([]discovery.Worker, error) {
 		faults = append(faults[:maxFaults], fmt.Errorf("and %d more", n-maxFaults))
 	}
 	return workers, errors.Join(faults...)
+}
+
+// document is the one that a text holds, without contents if it holds none.
+func document(text []byte) (*yaml.Node, error) {
+	docs := yaml.NewDecoder(bytes.NewReader(text))
+	var first, more yaml.Node
+	if err := docs.Decode(&first); err != nil && !errors.Is(err, io.EOF) {
+		return nil, plain(err)
+	}
+	switch err := docs.Decode(&more); {
+	case err == nil:
+		return nil, fmt.Errorf("line %d: another document begins: put all workers into one list", more.Line)
+	case !errors.Is(err, io.EOF):
+		return nil, plain(err)
+	}
+	return &first, nil
+}
+
+// plain is an error of YAML on one line, without its package's name.
+func plain(err error) error {
+	return errors.New(strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " "))
 }
 
 // listIn finds the list of workers in a document.
@@ -86,7 +109,7 @@ func worker(n *yaml.Node, takes []actors.Role) (discovery.Worker, error) {
 	}
 	var d discovery.Description
 	if err := n.Decode(&d); err != nil {
-		return discovery.Worker{}, errors.New(strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " "))
+		return discovery.Worker{}, plain(err)
 	}
 	return d.Worker(takes)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,7 +21,7 @@ var (
 func TestParse(t *testing.T) {
 	plain := func(url string) discovery.Worker { return discovery.Worker{URL: url, Priority: 50, Cost: 1} }
 	full := discovery.Worker{
-		URL: "http://b:2@3", Model: "m", Priority: 7, Cost: 0.5, Labels: map[string]string{"zone": "a", "n": "1"}, Bootstrap: 9000,
+		URL: "http://b:2@3", Model: "m", Models: []string{"n", "o"}, Priority: 7, Cost: 0.5, Labels: map[string]string{"zone": "a", "n": "1"}, Bootstrap: 9000,
 		Roles: actors.RolesOf(actors.Prefill, actors.Decode),
 	}
 	for _, c := range []struct {
@@ -35,7 +36,7 @@ func TestParse(t *testing.T) {
 		{"JSON below a key", `{"workers":[{"url":"http://a:1"}]}`, whole, []discovery.Worker{plain("http://a:1")}},
 		{
 			"all there is",
-			"- {url: 'http://b:2@3', model_id: m, priority: 7, cost: 0.5, worker_type: prefill+decode, bootstrap_port: 9000, labels: {zone: a, n: 1}}",
+			"- {url: 'http://b:2@3', model_id: m, priority: 7, cost: 0.5, models: [n, o], worker_type: prefill+decode, bootstrap_port: 9000, labels: {zone: a, n: 1}}",
 			two,
 			[]discovery.Worker{full},
 		},
@@ -52,6 +53,19 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestKeys: a file takes what POST /workers takes.
+func TestKeys(t *testing.T) {
+	d := reflect.TypeFor[discovery.Description]()
+	var want []string
+	for i := range d.NumField() {
+		want = append(want, d.Field(i).Tag.Get("json"))
+	}
+	slices.Sort(want)
+	if got := slices.Sorted(slices.Values(keys)); !slices.Equal(got, want) {
+		t.Errorf("keys %q, want %q", got, want)
+	}
+}
+
 func TestParseFaults(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -63,6 +77,8 @@ func TestParseFaults(t *testing.T) {
 		{"no list", "url: http://a:1", "line 1: a list of workers is missing"},
 		{"null", "workers:\n", "line 1: a list of workers is missing"},
 		{"cut off", "- url: http://a:1\n- url: \"http://b", "line 2: found unexpected end of stream"},
+		{"another document", "- url: http://a:1\n---\n- url: http://b:1\n", "line 2: another document begins: put all workers into one list"},
+		{"another document that is no YAML", "- url: http://a:1\n---\n- url: \"http://b", "line 3: found unexpected end of stream"},
 		{"cut off JSON", `[{"url":"http://a:1"},`, "line 1: did not find"},
 		{"no worker", "- http://a:1", "line 1: no worker: write"},
 		{"no url", "- url: http://a:1\n- cost: 2\n", "line 2: there is no url"},
@@ -73,6 +89,7 @@ func TestParseFaults(t *testing.T) {
 		{"cost", "- {url: http://a:1, cost: -1}", "line 1: cost must be above 0"},
 		{"cost that is none", "- {url: http://a:1, cost: .nan}", "line 1: cost must be above 0"},
 		{"port", "- {url: http://a:1, bootstrap_port: 70000}", "line 1: bootstrap_port is no port"},
+		{"long label", "- {url: http://a:1, labels: {a: " + strings.Repeat("x", 257) + "}}", "line 1: labels must be"},
 		{"role", "- {url: http://a:1, worker_type: decode}", `line 1: worker_type "decode": this router takes regular workers`},
 		{"twice", "- url: http://a:1\n- url: http://A:1/", "line 2: http://a:1 stands in line 1 already"},
 		{"all at once", "- url: a\n- url: b\n", "line 1: \"a\" has no scheme: write it as http://HOST:PORT\nline 2: \"b\""},
