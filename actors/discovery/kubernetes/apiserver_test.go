@@ -367,7 +367,7 @@ func start(a *apiServer, all ...Options) *rig {
 	a.t.Helper()
 	r := &rig{apiServer: a, fleet: &fleet{has: make(map[string]discovery.Worker)}, log: new(logged)}
 	r.rec = discovery.New(r.fleet, discovery.Options{Log: slog.New(slog.NewTextHandler(r.log, nil)), Retry: 50 * time.Millisecond})
-	client, err := newClient(&rest.Config{Host: a.URL})
+	client, err := newClient(&rest.Config{Host: a.URL}, maxAnswer)
 	if err != nil {
 		a.t.Fatal(err)
 	}

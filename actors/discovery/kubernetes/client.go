@@ -28,16 +28,17 @@ func NewClient(kubeconfig string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no way to the Kubernetes API server is known: %w; run in a pod with a service account, or give a file by --kubeconfig", err)
 	}
-	return newClient(config)
+	return newClient(config, maxAnswer)
 }
 
-func newClient(config *rest.Config) (*Client, error) {
+func newClient(config *rest.Config, most int64) (*Client, error) {
 	c := rest.CopyConfig(config)
 	c.GroupVersion, c.APIPath = &coreV1, "/api"
 	c.NegotiatedSerializer = newCodecs()
 	c.ContentType, c.AcceptContentTypes = "application/json", "application/json" // pods of ours have no other form
 	c.UserAgent = "loadstar"
 	c.WarningHandler = rest.NoWarnings{}
+	limit(c, most)
 	r, err := rest.RESTClientFor(c)
 	if err != nil {
 		return nil, fmt.Errorf("cannot speak with the Kubernetes API server: %w", err)

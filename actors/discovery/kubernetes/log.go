@@ -20,8 +20,11 @@ func (q quiet) Enabled(ctx context.Context, _ slog.Level) bool {
 	return q.Handler.Enabled(ctx, slog.LevelDebug)
 }
 
-// Handle implements slog.Handler.
+// Handle implements slog.Handler. Errors come unasked whether it is enabled.
 func (q quiet) Handle(ctx context.Context, r slog.Record) error {
+	if !q.Enabled(ctx, r.Level) {
+		return nil
+	}
 	r.Level = slog.LevelDebug
 	return q.Handler.Handle(ctx, r)
 }

@@ -23,6 +23,7 @@ type Options struct {
 
 	WatchFor time.Duration // how long a watch lasts at most; 290 s by default
 	grace    time.Duration // for a server to end a watch that is over; 30 s by default
+	maxPods  int           // in a list; maxPods by default
 	backoff  *wait.Backoff // between attempts; nil for the library's, which grows to 30 s
 }
 

@@ -25,6 +25,9 @@ func (c *Client) Run(o Options) func(context.Context, *discovery.Source) {
 	if o.grace <= 0 {
 		o.grace = watchGrace
 	}
+	if o.maxPods <= 0 {
+		o.maxPods = maxPods
+	}
 	return func(ctx context.Context, s *discovery.Source) {
 		pods := &pods{opts: &o, source: s, at: make(map[string]discovery.Worker)}
 		l := &lister{client: c, opts: &o, source: s}
@@ -40,6 +43,7 @@ type lister struct {
 	client *Client
 	opts   *Options
 	source *discovery.Source
+	listed int // pods in the pages of the list that there have been
 }
 
 func (l *lister) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -48,6 +52,13 @@ func (l *lister) list(ctx context.Context, o metav1.ListOptions) (runtime.Object
 	defer cancel()
 	all := &podList{}
 	err := l.client.rest.Get().Namespace(l.opts.Namespace).Resource("pods").VersionedParams(&o, metav1.ParameterCodec).Do(limited).Into(all)
+	if o.Continue == "" {
+		l.listed = 0
+	}
+	l.listed += len(all.Items)
+	if err == nil && l.listed > l.opts.maxPods {
+		err = fmt.Errorf("there are more than %d", l.opts.maxPods)
+	}
 	if err != nil {
 		l.failed(ctx, err)
 		return nil, err
