@@ -12,6 +12,7 @@ type screen struct {
 	o       Options
 	history history
 	last    *statuspage.Frame
+	err     error // of Out, which took no frame
 }
 
 // What a terminal is told.
@@ -82,5 +83,5 @@ func (s *screen) draw(stale string) {
 	case !s.o.Once:
 		b.WriteByte('\n')
 	}
-	fmt.Fprint(s.o.Out, b.String())
+	_, s.err = fmt.Fprint(s.o.Out, b.String())
 }

@@ -43,7 +43,8 @@ func Base(typed string) (string, error) {
 const retry = time.Second
 
 // Run shows the router's status until ctx ends. A router that doesn't answer is an
-// error, unless it has answered before: then it is asked again.
+// error, unless it has answered before: then it is asked again. An Out that takes nothing
+// is one, too.
 func Run(ctx context.Context, o Options) error {
 	client := &http.Client{
 		Transport:     &http.Transport{},
@@ -65,12 +66,14 @@ func Run(ctx context.Context, o Options) error {
 			}
 			seen = true
 			s.show(f)
-			if o.Once {
+			if o.Once || s.err != nil {
 				stop()
 			}
 		})
 		var no refusal
 		switch {
+		case s.err != nil:
+			return s.err
 		case ctx.Err() != nil:
 			return nil
 		case !seen || errors.As(err, &no):

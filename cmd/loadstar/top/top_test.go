@@ -3,10 +3,12 @@ package top
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -128,6 +130,29 @@ func TestRunEnds(t *testing.T) {
 		t.Fatal("it goes on")
 	}
 	<-over
+}
+
+// full is an Out that takes nothing.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestFull: what can't be written ends it, with an error.
+func TestFull(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f := statuspage.Frame{Version: "v1"}
+		w.Write(f.Event())
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	defer s.Close()
+	for _, once := range []bool{false, true} {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
+		defer cancel()
+		if err := Run(ctx, Options{URL: s.URL, Once: once, Out: full{}, Size: noTerminal}); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("once %v: error %v, want %v", once, err, syscall.ENOSPC)
+		}
+	}
 }
 
 // TestOnce: one frame without a word to a terminal, or an error.
