@@ -33,5 +33,6 @@
 // Who can publish under a group's subjects can make workers look busy, and the
 // prefix tree guess wrong; see that NATS lets only routers do so. They can not make a
 // router grow beyond bounds: messages, peers, workers and hints are bounded, and what
-// breaks a rule is dropped and counted.
+// breaks a rule is dropped and counted. What one such message does is over in ten
+// seconds.
 package peers

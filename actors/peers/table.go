@@ -20,7 +20,9 @@ const (
 	silence = 900 * time.Millisecond
 
 	// memory is how long a router that fell silent is remembered, so that a straggling
-	// message doesn't bring back what it said.
+	// message doesn't bring back what it said. One that is heard and nothing of which
+	// counts is forgotten as well: one message with a wrong clock or number must not
+	// silence it for good.
 	memory = 10 * time.Second
 
 	// drift is how much faster one router's clock may be than another's: one part in
@@ -197,7 +199,9 @@ func (t *table) expire(now int64, gone func(p *peer)) {
 			gone(p)
 		}
 	}
-	t.peers = slices.DeleteFunc(t.peers, func(p *peer) bool { return !p.present && now-p.heard > int64(memory) })
+	t.peers = slices.DeleteFunc(t.peers, func(p *peer) bool {
+		return !p.present && (now-p.heard > int64(memory) || p.taken > 0 && now-p.taken > int64(memory))
+	})
 }
 
 // sums adds up what the peers run, by worker, and says how many entries were left

@@ -45,7 +45,7 @@ func (t *slowTable) expire(now int64) {
 		if p.present && now-p.taken > int64(silence) {
 			p.present, p.floor = false, p.top
 		}
-		if !p.present && now-p.heard > int64(memory) {
+		if !p.present && (now-p.heard > int64(memory) || p.taken > 0 && now-p.taken > int64(memory)) {
 			delete(t.peers, name)
 		}
 	}

@@ -2,6 +2,7 @@ package peers
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -154,6 +155,43 @@ func TestTable(t *testing.T) {
 				if gone != s.gone {
 					t.Errorf("step %d: gone %q, want %q", i, gone, s.gone)
 				}
+			}
+		})
+	}
+}
+
+// One message that is not true of its sender's clock, number or incarnation silences it
+// for a while and no longer.
+func TestOneWrongMessage(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		wrong *figures
+	}{
+		{"clock", said("x", 1, 12, 1e18)},
+		{"number", said("x", 1, math.MaxUint64, 11*int64(fullEvery))},
+		{"incarnation", said("x", math.MaxUint64, 1, 0)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tb := newTable(3)
+			back := time.Duration(0)
+			for i := int64(1); i < 100; i++ {
+				now := i * int64(fullEvery)
+				tb.expire(now, func(*peer) {})
+				if i == 11 {
+					tb.hear(tc.wrong, now)
+				}
+				counts := tb.hear(said("x", 1, uint64(i), now), now) == notDropped
+				switch {
+				case i < 11 && !counts:
+					t.Fatalf("message %d doesn't count, want it to", i)
+				case i > 11 && counts && back == 0:
+					back = time.Duration(now - 11*int64(fullEvery))
+				case back > 0 && !counts:
+					t.Errorf("message %d counts no more", i)
+				}
+			}
+			if most := memory + fullEvery; back == 0 || back > most {
+				t.Errorf("it counts again after %v, want at most %v", back, most)
 			}
 		})
 	}
