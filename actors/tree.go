@@ -90,7 +90,7 @@ type TreeStats struct {
 func newTree(r *Registry, limit int, keep bool) *Tree {
 	t := &Tree{inbox: make(chan treeMessage, treeInboxSize), done: make(chan struct{}), registry: r, long: make(chan struct{}, longKeys)}
 	tree, kept := prefixtree.New(limit), (*placements)(nil)
-	learner := learn.New(tree)
+	learner := learn.New(tree, FitModelName)
 	if keep {
 		kept = newPlacements()
 	}

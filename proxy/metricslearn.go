@@ -86,7 +86,7 @@ func (m *metricSet) writeTree(w io.Writer, t *actors.TreeStats) {
 	metrics.WriteCounterUint64(w, `loadstar_tree_predictions_total{outcome="miss"}`, t.Misses)
 	metrics.WriteCounterUint64(w, "loadstar_tree_restarts_total", t.Restarts)
 	for _, k := range t.Tokens {
-		metrics.WriteGaugeFloat64(w, fmt.Sprintf("loadstar_token_bytes{model=%q}", k.Model), k.Bytes)
+		metrics.WriteGaugeFloat64(w, "loadstar_token_bytes"+modelLabel(k.Model), k.Bytes)
 	}
 }
 

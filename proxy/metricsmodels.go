@@ -2,9 +2,9 @@ package proxy
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"loadstar/actors"
 
@@ -25,8 +25,16 @@ func (m *metricSet) writeModels(w io.Writer) {
 	metrics.WriteGaugeUint64(w, "loadstar_models", uint64(len(all)))
 	slices.SortFunc(all, func(a, b actors.ModelView) int { return cmp.Compare(a.Name, b.Name) })
 	for _, v := range all[:min(len(all), modelsLabelled)] {
-		label := fmt.Sprintf("{model=%q}", v.Name)
+		label := modelLabel(v.Name)
 		metrics.WriteGaugeUint64(w, "loadstar_model_workers"+label, uint64(v.Usable))
 		metrics.WriteCounterUint64(w, "loadstar_model_requests_total"+label, v.Granted)
 	}
 }
+
+// modelLabel is the label of a model, whose name workers and clients choose. The format
+// knows these three escapes and no others, where Go's %q writes more.
+func modelLabel(name string) string {
+	return `{model="` + labelEscapes.Replace(name) + `"}`
+}
+
+var labelEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)

@@ -89,6 +89,7 @@ type tokens struct {
 // Learner compares what a tree predicted with what workers tell. Make one with New.
 type Learner struct {
 	tree    *prefixtree.Tree
+	isName  func(model string) bool
 	awaited []expectation
 	workers map[uint32]*keeps
 	models  []tokens
@@ -96,10 +97,11 @@ type Learner struct {
 	hits, misses, restarts uint64
 }
 
-// New is a learner beside a tree in which nothing is yet.
-func New(tree *prefixtree.Tree) *Learner {
+// New is a learner beside a tree in which nothing is yet. Models are told apart whose
+// names isName takes for such.
+func New(tree *prefixtree.Tree, isName func(model string) bool) *Learner {
 	tree.TrackAges()
-	return &Learner{tree: tree, awaited: make([]expectation, predictions), workers: make(map[uint32]*keeps)}
+	return &Learner{tree: tree, isName: isName, awaited: make([]expectation, predictions), workers: make(map[uint32]*keeps)}
 }
 
 // Note remembers what was known of a prompt when a lease was granted for it, as its
@@ -120,7 +122,8 @@ func (l *Learner) Note(lease Lease, key []uint64, model []byte, worker uint32, r
 	}
 }
 
-// measure takes in how many bytes a model's tokens have.
+// measure takes in how many bytes a model's tokens have. Its name is a client's, empty
+// where the request had none; what can be no name is shown nowhere.
 func (l *Learner) measure(model []byte, each float64) {
 	for i := range l.models {
 		if m := &l.models[i]; string(model) == m.model {
@@ -128,7 +131,7 @@ func (l *Learner) measure(model []byte, each float64) {
 			return
 		}
 	}
-	if len(l.models) < maxMeasured {
+	if len(l.models) < maxMeasured && (len(model) == 0 || l.isName(string(model))) {
 		l.models = append(l.models, tokens{string(model), each})
 	}
 }

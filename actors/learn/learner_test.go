@@ -87,7 +87,7 @@ func newLab(t *testing.T, size int) *lab {
 	t.Helper()
 	tree := prefixtree.New(64 << 20)
 	return &lab{
-		t: t, tree: tree, l: New(tree),
+		t: t, tree: tree, l: New(tree, func(model string) bool { return model != "no name" }),
 		cache: newCache(size), rng: rand.New(rand.NewPCG(1, uint64(size))),
 	}
 }
@@ -351,6 +351,11 @@ func TestLearnTokens(t *testing.T) {
 	}
 	if got := b.l.models[0].bytes; got < 3.19 || got > 3.21 {
 		t.Errorf("%v bytes a token, want 3.2", got)
+	}
+	b.l.measure([]byte("no name"), 4)
+	b.l.measure(nil, 4)
+	if len(b.l.models) != 2 || b.l.models[1].model != "" {
+		t.Errorf("models %v, want m and that without a name", b.l.models)
 	}
 	for i := range 2 * maxMeasured {
 		b.slots++

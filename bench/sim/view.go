@@ -22,7 +22,7 @@ func (s *Settings) view() view {
 	if s.ViewBlocks == 0 {
 		v := treeView{tree: prefixtree.New(s.ViewBytes)}
 		if !s.NoUsage {
-			v.learner = learn.New(v.tree)
+			v.learner = learn.New(v.tree, func(string) bool { return false })
 		}
 		return v
 	}
