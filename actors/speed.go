@@ -25,12 +25,18 @@ const (
 	paceBand  = 0.8           // steps that it takes to leave one
 
 	speedsEvery = int64(time.Second) // how often paces are compared
+
+	// A worker that is slower than others gets fewer prompts, and on a fleet with little
+	// to do none that could tell that it is so no longer. So a slow pace holds for as
+	// long behind the last share that taught, and then as long as there is work.
+	slowHolds = 60 * int64(time.Second)
 )
 
 // speed is what is known of how fast a worker prefills.
 type speed struct {
 	blocks, ns float64 // sums over the recent past
 	samples    int
+	learntAt   int64   // the end of the last of them
 	step       int     // of its pace
 	pace       float64 // how many times as long as others it takes for a block; 0 is once
 	firstAt    int64   // its last first byte of a stream
@@ -55,6 +61,7 @@ func (p *speed) firstByte(blocks int, since, now int64) {
 	p.firstAt, p.firstSince = now, since
 	if blocks >= speedBlocks && alone && now > from {
 		p.learn(float64(blocks), float64(now-from))
+		p.learntAt = now
 	}
 }
 
@@ -67,6 +74,9 @@ func (p *speed) learn(blocks, ns float64) {
 	p.ns = p.ns*speedDecay + ns*weight
 	p.samples = min(p.samples+1, speedSamples)
 }
+
+// forget has the next shares tell how fast the worker is.
+func (p *speed) forget() { p.blocks, p.ns, p.samples = 0, 0, 0 }
 
 // speeds is what is known of those of the fleet.
 type speeds struct {
@@ -104,7 +114,11 @@ func (s *state) compareSpeeds(now int64) {
 	v := &s.speeds
 	v.compare, v.known = now+speedsEvery, v.known[:0]
 	for i := range s.workers {
-		if r := s.workers[i].speed.rate(); r > 0 {
+		w := &s.workers[i]
+		if w.speed.step > 0 && w.pending == 0 && now-w.speed.learntAt > slowHolds {
+			w.speed.forget()
+		}
+		if r := w.speed.rate(); r > 0 {
 			v.known = append(v.known, r)
 		}
 	}

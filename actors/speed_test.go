@@ -298,6 +298,39 @@ func TestPaceStays(t *testing.T) {
 	}
 }
 
+// A worker that was slow gets prompts again when that was long ago, and then the first
+// ones tell how fast it is.
+func TestSlowPaceIsForgotten(t *testing.T) {
+	for _, tc := range []struct{ rate, want float64 }{{250, 4}, {1000, 1}} {
+		p := newPrefilling(t, 3)
+		p.teach(0, 1000, 1000, 1000, 1000)
+		p.teach(1, 1000, 1000, 1000, 1000)
+		p.teach(2, 250, 250, 250, 250)
+		want := func(when string, pace float64) {
+			t.Helper()
+			p.pass(speedsEvery)
+			onLoop(t, p.r, func(s *state) {
+				if got := cmp.Or(s.candidates(&Request{}, Regular)[2].Pace, 1); got != pace {
+					t.Errorf("%s: the pace is %v, want %v", when, got, pace)
+				}
+			})
+		}
+		want("at first", 4)
+		p.pass(slowHolds / 2)
+		want("later", 4)
+		l := p.at(2, 100, true)
+		p.pass(slowHolds)
+		want("while it works", 4)
+		l.Release(ClientGone, p.now)
+		want("much later", 1)
+		p.teach(2, tc.rate, tc.rate, tc.rate)
+		want("after some prompts", 1)
+		p.teach(2, tc.rate)
+		want("after enough of them", tc.want)
+		wantBalanced(t, p.r)
+	}
+}
+
 // What a decode worker holds is counted from its reservation to its end, also when
 // it is moved.
 func TestHeld(t *testing.T) {
