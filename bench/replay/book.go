@@ -26,7 +26,9 @@ func newBook() book {
 	return book{ttft: hdrhistogram.New(int64(time.Microsecond), int64(longest), 3)}
 }
 
-func (b *book) add(endless int, ttft time.Duration, tail []byte) {
+// add takes in a request of so many blocks, of which an endless cache would have had
+// hits. A block has so many tokens; 0 if only the worker knows.
+func (b *book) add(blocks, hits, blockTokens int, ttft time.Duration, tail []byte) {
 	b.requests++
 	_ = b.ttft.RecordValue(min(max(int64(ttft), int64(time.Microsecond)), int64(longest)))
 	prompt, found := number(tail, `"prompt_tokens"`)
@@ -37,7 +39,11 @@ func (b *book) add(endless int, ttft time.Duration, tail []byte) {
 	cached, _ := number(tail, `"cached_tokens"`) // absent if there is none
 	b.prompt += prompt
 	b.cached += cached
-	b.endless += uint64(endless)
+	if blockTokens == 0 {
+		b.endless += prompt * uint64(hits) / uint64(max(blocks, 1))
+		return
+	}
+	b.endless += uint64(hits * blockTokens)
 }
 
 // number is the value of the last field of a name in text.

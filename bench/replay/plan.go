@@ -91,5 +91,9 @@ func (p *plan) ended(e load.Ended) {
 	if !r.counted || !e.OK {
 		return
 	}
-	p.booked.add(r.hits*worker.BlockTokens, p.settings.unscaled(e.TTFT), e.Tail)
+	blockTokens := worker.BlockTokens
+	if p.settings.Workers == 0 { // the workers are not ours
+		blockTokens = 0
+	}
+	p.booked.add(len(r.Blocks), r.hits, blockTokens, p.settings.unscaled(e.TTFT), e.Tail)
 }

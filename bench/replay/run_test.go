@@ -242,6 +242,27 @@ func TestRunWithTrouble(t *testing.T) {
 	}
 }
 
+// Of workers that are not ours only the share of the prompt is known that an endless
+// cache would have had.
+func TestEndlessElsewhere(t *testing.T) {
+	tail := []byte(`{"usage":{"prompt_tokens":600,"prompt_tokens_details":{"cached_tokens":90}}}`)
+	for _, tt := range []struct {
+		name                      string
+		blocks, hits, blockTokens int
+		want                      uint64
+	}{
+		{"ours", 30, 10, 16, 160},
+		{"elsewhere", 30, 10, 0, 200},
+		{"no prompt", 0, 0, 0, 0},
+	} {
+		b := newBook()
+		b.add(tt.blocks, tt.hits, tt.blockTokens, time.Millisecond, tail)
+		if b.endless != tt.want || b.prompt != 600 || b.cached != 90 {
+			t.Errorf("%s: %d of %d, cached %d, want %d of 600, 90", tt.name, b.endless, b.prompt, b.cached, tt.want)
+		}
+	}
+}
+
 func TestTrouble(t *testing.T) {
 	tests := []struct {
 		name string
