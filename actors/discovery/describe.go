@@ -84,7 +84,11 @@ func rolesNamed(name string, takes []actors.Role) (roles actors.Roles, err error
 	for n := range strings.SplitSeq(name, "+") {
 		i := slices.IndexFunc(takes, func(r actors.Role) bool { return r.String() == n })
 		if i < 0 {
-			return 0, fmt.Errorf("worker_type %q: this router takes %s workers", name, namesOf(takes))
+			hint := ""
+			if name == actors.Regular.String() {
+				hint = ", and regular ones only with --enable-igw"
+			}
+			return 0, fmt.Errorf("worker_type %q: this router takes %s workers%s", name, namesOf(takes), hint)
 		}
 		roles |= actors.RolesOf(takes[i])
 	}

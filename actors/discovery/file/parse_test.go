@@ -53,6 +53,14 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// Who would have whole requests served beside the phases is told how.
+func TestRegularBesidePhases(t *testing.T) {
+	const want = `line 1: worker_type "regular": this router takes prefill and decode workers, and regular ones only with --enable-igw`
+	if _, err := Parse([]byte("- {url: http://a:1, worker_type: regular}"), two); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %q", err, want)
+	}
+}
+
 // TestKeys: a file takes what POST /workers takes.
 func TestKeys(t *testing.T) {
 	d := reflect.TypeFor[discovery.Description]()
