@@ -45,7 +45,7 @@ func normalise(args []string, known func(command string) []*option) commandLine 
 			continue
 		}
 		if !isFlag(arg) {
-			line.fault(fmt.Errorf("unexpected argument %q: flags begin with two dashes, several values follow their flag separated by spaces, and a command such as demo or top comes first", arg))
+			line.fault(fmt.Errorf("unexpected argument %q: flags begin with two dashes, several values follow their flag separated by spaces, and a command such as demo or top comes first; --help lists them", arg))
 			continue
 		}
 		typed, value, inline := strings.Cut(arg, "=")

@@ -89,7 +89,7 @@ func TestNormaliseFaults(t *testing.T) {
 		{"ambiguous with a refused one", "--enable- x", []string{"--enable- may be --enable-igw or --enable-program-scheduling: write the name out"}},
 		{"no value", "--port --host a", []string{"--port needs a value: write --port PORT, or --port=PORT if it begins with a dash"}},
 		{"no value at the end", "--api-key", []string{"--api-key needs a value: write --api-key KEY, or --api-key=KEY if it begins with a dash"}},
-		{"stray argument", "serve", []string{`unexpected argument "serve": flags begin with two dashes, several values follow their flag separated by spaces, and a command such as demo or top comes first`}},
+		{"stray argument", "serve", []string{`unexpected argument "serve": flags begin with two dashes, several values follow their flag separated by spaces, and a command such as demo or top comes first; --help lists them`}},
 		{"second value of a scalar", "--port 1 2", []string{`unexpected argument "2"`}},
 		{"second value of a key", "--api-key a secret", []string{"unexpected argument behind the value of --api-key: is there a space in that value?"}},
 		{"key that begins with a dash", "--admin-api-key -secret", []string{

@@ -52,7 +52,7 @@ type option struct {
 func options(c *config) []*option {
 	var all []*option
 	for _, group := range [][]*option{
-		listenOptions(c), accessOptions(&c.Access), httpOptions(c), workerOptions(&c.Workers), sourceOptions(&c.Sources), workerTLSOptions(&c.WorkerTLS), modelOptions(&c.Models), policyOptions(c), kvOptions(&c.KV),
+		listenOptions(c), accessOptions(&c.Access), httpOptions(c), workerOptions(&c.Workers), workerTLSOptions(&c.WorkerTLS), modelOptions(&c.Models), sourceOptions(&c.Sources), policyOptions(c), kvOptions(&c.KV),
 		healthOptions(&c.Health), retryOptions(c), failoverOptions(&c.Failover), breakerOptions(&c.Breaker), containmentOptions(&c.Containment),
 		timeoutOptions(&c.Timeouts), clientOptions(&c.Timeouts), pdOptions(c), peersOptions(&c.Peers), limitOptions(&c.Limits), admissionOptions(&c.Admission),
 		metricsOptions(&c.Metrics), traceOptions(&c.Tracing), loggingOptions(&c.Logging), shutdownOptions(&c.Shutdown),

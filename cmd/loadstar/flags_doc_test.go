@@ -104,3 +104,18 @@ func docCompared(o *option) string {
 		return "same"
 	}
 }
+
+// Flags of one category stand together, so that FLAGS.md has no heading twice; in lower
+// case, since --help sorts them by bytes.
+func TestCategories(t *testing.T) {
+	seen, last := map[string]bool{}, ""
+	for _, o := range everyOption() {
+		if o.category != last && seen[o.category] {
+			t.Errorf("--%s: category %q comes again behind %q", o.name, o.category, last)
+		}
+		if o.category != strings.ToLower(o.category[:1])+o.category[1:] {
+			t.Errorf("--%s: category %q, want one in lower case", o.name, o.category)
+		}
+		seen[o.category], last = true, o.category
+	}
+}

@@ -14,7 +14,7 @@ const policyKVAware = "kv_aware"
 
 // kvOptions is what workers tell of their KV caches.
 func kvOptions(kv *kvConfig) []*option {
-	const category = "KV-cache events"
+	const category = "events of KV caches"
 	return []*option{
 		{
 			name: "kv-event-source", arg: "URL=ENDPOINT[,ENDPOINT] ...", category: category, needs: "URL=ENDPOINT",
@@ -77,21 +77,22 @@ func readEndpoints(dst *map[string][]string) func([]string) []error {
 					name, endpoint = worker, part
 				} else if canonical, err := workerurl.Name(name); err != nil {
 					faults = append(faults, err)
+					all[name] = append(all[name], endpoint)
 					continue
 				} else if name = canonical; len(all[name]) > 0 {
 					faults = append(faults, fmt.Errorf("%s is named twice: give all its endpoints at once, with commas between", name))
 					continue
 				}
 				addr, ok := kvevents.Address(endpoint)
+				twice := slices.Contains(all[name], addr)
+				all[name] = append(all[name], addr)
 				switch {
 				case name == "":
 					faults = append(faults, fmt.Errorf("%q names no worker: write URL=tcp://HOST:PORT", part))
 				case !ok:
 					faults = append(faults, fmt.Errorf("%q is no endpoint: write URL=tcp://HOST:PORT, with a host that this router reaches", endpoint))
-				case slices.Contains(all[name], addr):
+				case twice:
 					faults = append(faults, fmt.Errorf("%s is named twice for %s: leave one out", endpoint, name))
-				default:
-					all[name] = append(all[name], addr)
 				}
 				worker = name
 			}

@@ -81,7 +81,7 @@ func httpOptions(c *config) []*option {
 		{
 			name: "compat", category: category, from: ours,
 			usage: "do as vllm-router does where this router is deliberately stricter: " +
-				"administration from anywhere without a key, success for unknown and repeated workers, errors as plain text, unknown models to any worker, no budget for retries",
+				"administration from anywhere without a key, success for unknown and repeated workers, errors as plain text, unknown models to any worker, no budget for retries, cache_aware unless --policy is given",
 			one: readSwitch(&c.Compat),
 		},
 	}

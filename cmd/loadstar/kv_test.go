@@ -45,3 +45,21 @@ func TestKVContradictions(t *testing.T) {
 		})
 	}
 }
+
+// A source that can't be read is told of once, not also as one that is missing.
+func TestKVFaultsOnce(t *testing.T) {
+	for _, c := range []struct{ name, args, want string }{
+		{"no worker", "--kv-event-source http://a:1", `--kv-event-source: "http://a:1" names no worker: `},
+		{"a worker that is none", "--kv-event-source a=tcp://a:5557", `--kv-event-source: "a" has no scheme: `},
+		{"no endpoint", "--kv-event-source http://a:1=http://a:5557 --kv-event-replay-source http://a:1=tcp://a:5558", `--kv-event-source: "http://a:5557" is no endpoint: `},
+		{"no endpoint of replays", "--kv-event-source http://a:1=tcp://a:5557 --kv-event-replay-source http://a:1=a", `--kv-event-replay-source: "a" is no endpoint: `},
+		{"an endpoint twice", "--kv-event-source http://a:1=tcp://a:5557,tcp://a:5557", "--kv-event-source: tcp://a:5557 is named twice for http://a:1: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := parse(strings.Fields("--policy kv_aware "+c.args), nil)
+			if got := faultsOf(t, err); len(got) != 1 || !strings.HasPrefix(got[0], c.want) {
+				t.Errorf("faults %q, want one that begins with %q", got, c.want)
+			}
+		})
+	}
+}

@@ -37,8 +37,13 @@ func migrationFlags() string {
 		name, err := words.resolve("--" + f.name)
 		o := words.options[name]
 		switch {
+		case f.name == helpFlag || f.name == versionFlag:
+			same = append(same, shown)
 		case err != nil || o == nil:
-			r := refused[f.name]
+			r, known := refused[f.name]
+			if !known {
+				panic(shown + " is neither taken nor refused")
+			}
 			row := fmt.Sprintf("| %s | refused: %s |", shown, r.sentence)
 			if len(r.harmless) > 0 {
 				row = fmt.Sprintf("| %s | refused, but for %s: %s |", shown, strings.Join(r.harmless, ", "), r.sentence)
