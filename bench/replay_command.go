@@ -36,7 +36,7 @@ func replayCommand() *cli.Command {
 			&cli.StringFlag{Name: "model", Usage: "with --url: `NAME` in the requests", Value: compare.Model},
 			&cli.IntFlag{Name: "rounds", Usage: "how often each router is measured", Value: 1},
 			&cli.Uint64Flag{Name: "seed", Usage: "of the first round; those of the others follow", Value: 1},
-			&cli.Float64Flag{Name: "time-scale", Usage: "how much faster everything runs, workers included (default: 1, of a trace 20)"},
+			&cli.Float64Flag{Name: "time-scale", Usage: "how much faster everything runs, workers included", DefaultText: "1, of a trace 20"},
 			&cli.Uint64Flag{Name: "requests", Aliases: []string{"n"}, Usage: "stop after as many"},
 			&cli.IntFlag{Name: "connections", Aliases: []string{"c"}, Usage: "requests under way at most; further ones are not sent but counted", Value: 1024},
 			&cli.StringFlag{Name: "peers-dir", Usage: "look for programs in `DIR` before PATH, as in a virtual environment's bin"},

@@ -14,14 +14,14 @@ import (
 // setupFlags say what a workload and its workers are like, live or simulated.
 func setupFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.Float64Flag{Name: "rate", Usage: "requests a second of a synthetic workload (default: 80, of unique and mixed 60)"},
+		&cli.Float64Flag{Name: "rate", Usage: "requests a second of a synthetic workload", DefaultText: "80, of unique and mixed 60"},
 		&cli.Float64Flag{Name: "speed", Usage: "how much faster requests come", Value: 1},
-		&cli.Float64Flag{Name: "seconds", Usage: "as many of the workload (default: 120, of a trace all)"},
+		&cli.Float64Flag{Name: "seconds", Usage: "as many of the workload", DefaultText: "120, of a trace all"},
 		&cli.Float64Flag{Name: "warm-up", Usage: "seconds of the workload whose requests are not counted", Value: 20},
-		&cli.IntFlag{Name: "block-tokens", Usage: "tokens of a block of the trace (default: 512)"},
+		&cli.IntFlag{Name: "block-tokens", Usage: "tokens of a block of the trace", DefaultText: "512"},
 		&cli.IntFlag{Name: "max-output", Usage: "cut answers to as many tokens", Value: 20},
-		&cli.IntFlag{Name: "workers", Usage: "how many (default: 4, for a trace 8)"},
-		&cli.Float64Flag{Name: "prefill", Usage: "blocks that a worker computes in a second (default: 1250, of a trace those of 8000 tokens)"},
+		&cli.IntFlag{Name: "workers", Usage: "how many", DefaultText: "4, for a trace 8"},
+		&cli.Float64Flag{Name: "prefill", Usage: "blocks that a worker computes in a second", DefaultText: "1250, of a trace those of 8000 tokens"},
 		&cli.StringSliceFlag{Name: "worker-speed", Usage: "`FACTOR` of the prefill rate of a worker; repeated for the others, which take them in turn"},
 		&cli.IntFlag{Name: "cache-blocks", Usage: "size of a worker's prefix cache", Value: 4000},
 		&cli.StringFlag{Name: "restart", Usage: "have a worker lose its cache: `WORKER@SECOND`, the first worker being 1"},

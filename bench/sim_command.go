@@ -32,7 +32,7 @@ func simCommand() *cli.Command {
 			&cli.Float64Flag{Name: "rest", Usage: "seconds between the requests of a conversation, at least", Value: 1},
 			&cli.Float64Flag{Name: "token-ms", Usage: "time between the tokens of an answer", Value: 10},
 			&cli.IntFlag{Name: "view-bytes", Usage: "size of the router's prefix tree", Value: 32 << 20},
-			&cli.IntFlag{Name: "view-blocks", Usage: "instead of a tree, let the router remember as many blocks of each worker (default: none, of " + reference + " twice the cache)"},
+			&cli.IntFlag{Name: "view-blocks", Usage: "instead of a tree, let the router remember as many blocks of each worker", DefaultText: "none, of " + reference + " twice the cache"},
 			&cli.BoolFlag{Name: "no-usage", Usage: "answers don't tell what was cached, so the router doesn't learn what workers keep"},
 			&cli.StringFlag{Name: "give-back", Usage: "when pending work ends: with the `first` token, with the head of an answer that comes at once, with its end", Value: sim.AtFirst},
 			&cli.StringFlag{Name: "json", Usage: "write the result to this `FILE` as JSON; - for the standard output, instead of the table"},

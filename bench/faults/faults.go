@@ -46,11 +46,19 @@ func Run(ctx context.Context, args []string) error {
 	binary := flags.String("loadstar", "", "the router's binary; without it, one is built")
 	jsonFile := flags.String("json", "", "write the reports to this file too, as JSON")
 	logs := flags.String("logs", "", "keep the routers' logs in this directory")
-	if err := flags.Parse(args); err != nil {
-		return err
+	flags.Usage = func() { // cli leaves this command's arguments alone, --help too
+		fmt.Fprintf(flags.Output(), "bench faults [flags] SCENARIO...\n\nA scenario is overload, freeze, poison, or soak, which may be followed by -minutes N.\nThe exit code is 1 if a target is missed, and 2 if nothing could be measured.\n\n")
+		flags.PrintDefaults()
 	}
-	scenarios, err := parseScenarios(flags.Args())
-	if err != nil {
+	err := flags.Parse(args)
+	var scenarios []scenario
+	if err == nil {
+		scenarios, err = parseScenarios(flags.Args())
+	}
+	switch {
+	case errors.Is(err, flag.ErrHelp): // it has been shown
+		return nil
+	case err != nil:
 		return err
 	}
 	dir, err := os.MkdirTemp("", "faults")

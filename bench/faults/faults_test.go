@@ -157,6 +157,15 @@ func TestParseScenarios(t *testing.T) {
 	}
 }
 
+// Help is no error: it would be taken for something that couldn't be measured.
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"-h"}, {"overload", "-h"}} {
+		if err := Run(t.Context(), args); err != nil {
+			t.Errorf("%v: %v, want no error", args, err)
+		}
+	}
+}
+
 func TestSlope(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
