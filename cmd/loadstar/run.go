@@ -172,10 +172,23 @@ func shutdown(p *proxy.Proxy, c shutdownConfig, signals <-chan os.Signal, log *s
 	case <-ctx.Done():
 	}
 	if err := p.Shutdown(ctx); err != nil {
-		return fmt.Errorf("requests were cut off: %w", err)
+		return cutOff(ctx, err)
 	}
 	log.Info("stopped", "after", time.Since(started).Round(time.Millisecond))
 	return nil
+}
+
+// cutOff is the error of a shutdown that did not end well: that of ctx if it is over,
+// which says why requests didn't get the time they needed.
+func cutOff(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return errors.New("requests were cut off by a second signal")
+	case ctx.Err() != nil:
+		return errors.New("requests were cut off as --shutdown-grace-period-secs was over")
+	default:
+		return fmt.Errorf("not all has ended: %w", err)
+	}
 }
 
 // proxyOptions are the settings in the proxy's terms.

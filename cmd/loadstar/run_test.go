@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -247,6 +249,9 @@ func TestSignals(t *testing.T) {
 				if code := exitOf(t, cmd); code != 1 {
 					t.Errorf("exit code %d with a stream cut off, want 1", code)
 				}
+				if got, want := fmt.Sprint(cmd.Stderr), "requests were cut off by a second signal\n"; got != want {
+					t.Errorf("it said %q, want %q", got, want)
+				}
 				return
 			}
 			close(letGo)
@@ -256,6 +261,28 @@ func TestSignals(t *testing.T) {
 			}
 			if code := exitOf(t, cmd); code != 0 {
 				t.Errorf("exit code %d, want 0", code)
+			}
+		})
+	}
+}
+
+func TestCutOff(t *testing.T) {
+	late, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		want string
+	}{
+		{"a second signal", ended, "requests were cut off by a second signal"},
+		{"out of time", late, "requests were cut off as --shutdown-grace-period-secs was over"},
+		{"neither", t.Context(), "not all has ended: why"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := cutOff(c.ctx, errors.New("why")).Error(); got != c.want {
+				t.Errorf("error %q, want %q", got, c.want)
 			}
 		})
 	}

@@ -253,10 +253,13 @@ func (s *succession) handOver(p *proxy.Proxy, c shutdownConfig, next *takeover.N
 	case <-ctx.Done():
 	}
 	err := p.Shutdown(ctx)
+	if err != nil {
+		err = cutOff(ctx, err)
+	}
 	cancel()
 	<-told
 	if err != nil {
-		return fmt.Errorf("requests were cut off: %w", err)
+		return err
 	}
 	log.Info("stopped", "after", time.Since(started).Round(time.Millisecond))
 	return nil
