@@ -243,6 +243,7 @@ func TestSim(t *testing.T) {
 		{"no workload", nil, "0 arguments: give one workload, behind the flags"},
 		{"restart", []string{"--restart", "1", "unique"}, `--restart "1": give WORKER@SECOND, as 1@60`},
 		{"speed", []string{"--worker-speed", "x", "unique"}, `--worker-speed "x": give a number`},
+		{"nothing counted", []string{"--seconds", "2", "unique"}, "unique: no request comes after the warm-up of 20 s"},
 		{"rule", []string{"--rule", "x", "unique"}, `rule x: unknown policy "x"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

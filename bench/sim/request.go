@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"loadstar/bench/workload"
@@ -42,6 +43,9 @@ func (s *Settings) requests(seed uint64) ([]request, error) {
 	for {
 		r, err := next()
 		if errors.Is(err, io.EOF) || s.Seconds > 0 && r.At.Seconds() >= s.Seconds {
+			if !slices.ContainsFunc(all, func(q request) bool { return q.counted }) {
+				return nil, fmt.Errorf("no request comes after the warm-up of %g s: give a shorter --warm-up, or more of the workload", s.WarmUp)
+			}
 			return all, nil
 		}
 		if err != nil {
