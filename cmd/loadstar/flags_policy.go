@@ -87,12 +87,13 @@ func policyOptions(c *config) []*option {
 
 // shadowPolicies reads the names of policies, each once.
 func shadowPolicies(dst *[]string) func([]string) []error {
+	others := slices.DeleteFunc(slices.Clone(policyNames), func(name string) bool { return name == policyKVAware })
 	return func(values []string) []error {
 		names, faults := []string{}, []error(nil)
 		for _, v := range values {
 			switch {
 			case !slices.Contains(policyNames, v):
-				faults = append(faults, fmt.Errorf("%q is not a policy: use some of %s", v, strings.Join(policyNames, ", ")))
+				faults = append(faults, fmt.Errorf("%q is not a policy: use some of %s", v, strings.Join(others, ", ")))
 			case v == policyKVAware:
 				faults = append(faults, errors.New("kv_aware would be least_work, since workers are listened to for the policy that acts only: name least_work"))
 			case slices.Contains(names, v):

@@ -63,3 +63,12 @@ func TestKVFaultsOnce(t *testing.T) {
 		})
 	}
 }
+
+// A policy that would be refused as a shadow is not proposed as one.
+func TestShadowsProposed(t *testing.T) {
+	got := strings.Join(valueFaults("shadow-policy", "best"), "\n")
+	want := `--shadow-policy: "best" is not a policy: use some of ` + strings.Join(policyNames, ", ")
+	if want = strings.TrimSuffix(want, ", kv_aware"); got != want {
+		t.Errorf("fault %q, want %q", got, want)
+	}
+}
