@@ -24,7 +24,7 @@ func demo(ctx context.Context, c config) error {
 		return err
 	}
 	defer closeLog()
-	return demoOn(ctx, c, log, func(addr net.Addr) { fmt.Fprint(os.Stdout, demoBanner(addr, c.PD.Enabled)) })
+	return demoOn(ctx, c, log, func(addr net.Addr) { fmt.Fprint(os.Stdout, demoBanner(addr.String(), c)) })
 }
 
 // demoOn is demo with its surroundings given.
@@ -63,20 +63,41 @@ func demoOn(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr
 	return serve(ctx, c, log, ready)
 }
 
-// demoBanner says how to use the demo.
-func demoBanner(addr net.Addr, phases bool) string {
+// demoBanner says how to use the demo at addr. Keys stay out of it.
+func demoBanner(addr string, c config) string {
 	workers := fmt.Sprintf("%d simulated workers", demoWorkers)
-	if phases {
+	if c.PD.Enabled {
 		workers = fmt.Sprintf("%[1]d prefill and %[1]d decode workers, simulated", demoWorkers)
 	}
+	curl, scheme, admin := "curl", "http://", addr
+	if c.TLS.CertPath != "" {
+		curl, scheme = "curl -k", "https://" // a demo's certificate is rarely for this address
+	}
+	if c.Access.HasAdminListener() {
+		admin = c.Access.AdminListen.Addr()
+	}
+	const key = " -H 'Authorization: Bearer KEY'"
+	clientKey, adminKey, where := "", "", ""
+	if c.Access.ChecksClients() {
+		clientKey, where = key, "a client's"
+	}
+	if c.Access.AdminKey != "" {
+		adminKey, where = key, "the admin's"
+	}
+	if clientKey != "" && adminKey != "" {
+		where = "a client's, or below the admin's"
+	}
+	if where != "" {
+		where = " (KEY is " + where + ")"
+	}
 	return fmt.Sprintf(`
-Loadstar is at http://%[1]s with %[2]s. Try, in another terminal:
+Loadstar is at %[1]s%[2]s with %[3]s. Try, in another terminal%[4]s:
 
-  curl -N http://%[1]s/v1/chat/completions -H 'Content-Type: application/json' \
-    -d '{"model":"%[3]s","stream":true,"messages":[{"role":"user","content":"Hello"}]}'
-  curl http://%[1]s/workers
+  %[5]s -N %[1]s%[2]s/v1/chat/completions%[6]s -H 'Content-Type: application/json' \
+    -d '{"model":"%[7]s","stream":true,"messages":[{"role":"user","content":"Hello"}]}'
+  %[5]s %[1]s%[8]s/workers%[9]s
 
-and http://%[1]s/status in a browser. Ctrl-C ends it.
+and %[1]s%[8]s/status in a browser. Ctrl-C ends it.
 
-`, addr, workers, demoModel)
+`, scheme, addr, workers, where, curl, clientKey, demoModel, admin, adminKey)
 }
