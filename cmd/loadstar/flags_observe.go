@@ -42,8 +42,9 @@ func loggingOptions(l *loggingConfig) []*option {
 	return []*option{
 		{
 			name: "log-dir", arg: "DIR", category: category,
-			usage: "write the log to a file in DIR too",
-			one:   readText(&l.Dir),
+			usage:   "write the log to a file in DIR too, which is made if it isn't there",
+			differs: "begins a new file each day there; here the file is named by the day of the start",
+			one:     readText(&l.Dir),
 		},
 		{
 			name: "log-level", arg: "LEVEL", category: category, def: "info",

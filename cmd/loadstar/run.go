@@ -263,7 +263,11 @@ func newLogger(c loggingConfig) (*slog.Logger, func(), error) {
 	closeFile := func() {}
 	if c.Dir != "" {
 		name := filepath.Join(c.Dir, "loadstar."+time.Now().UTC().Format(time.DateOnly)+".log")
-		f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+		err := os.MkdirAll(c.Dir, 0o750)
+		var f *os.File
+		if err == nil {
+			f, err = os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("cannot write the log file of --log-dir: %w", err)
 		}

@@ -317,7 +317,7 @@ func TestStartFaults(t *testing.T) {
 		{"admin port taken", []string{"--port", "0", "--prometheus-port", "0", "--admin-listen", "127.0.0.1:" + port}, "cannot listen for admin calls"},
 		{"no place for the socket of a hand-over", []string{"--port", "0", "--prometheus-port", "0", "--takeover", "/nonexistent/door"}, `cannot listen at --takeover "/nonexistent/door"`},
 		{"no such certificate", []string{"--port", "0", "--tls-cert-path", "/nonexistent.pem", "--tls-key-path", "/nonexistent.key"}, "cannot use the certificate"},
-		{"no such directory for logs", []string{"--port", "0", "--log-dir", "/nonexistent/logs"}, "cannot write the log file"},
+		{"no directory for logs", []string{"--port", "0", "--log-dir", "/dev/null/logs"}, "cannot write the log file"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // it ends if it does start
@@ -333,9 +333,10 @@ func TestStartFaults(t *testing.T) {
 	}
 }
 
-// TestLogFile: --log-dir gets what standard output gets.
+// TestLogFile: --log-dir gets what standard output gets. A directory that isn't there is
+// made: vllm-router does so, and its command lines work here.
 func TestLogFile(t *testing.T) {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "new", "logs")
 	ctx, cancel := context.WithCancel(t.Context())
 	c, err := parse([]string{"--port", "0", "--prometheus-port", "0", "--log-dir", dir}, nil)
 	if err != nil {
