@@ -19,6 +19,11 @@ const (
 	sizeMisses = 8 // predictions beyond what is kept that failed, until the size is known
 	sizeLeast  = 256
 
+	// sizeFinds is how many prompts have to find what the tree has forgotten, while no
+	// prediction fails, for the size to be in doubt. It is more than sizeMisses, for
+	// other routers' prompts may be found as well.
+	sizeFinds = 16
+
 	// restartMisses is how many predictions have to fail, none of which should
 	// have, for a worker to have restarted.
 	restartMisses = 8
@@ -30,6 +35,7 @@ type keeps struct {
 	hits, misses [ageCount]uint16 // predictions by distance
 	counted      int              // since they were halved
 	size         int              // blocks that it keeps; 0 if that isn't known
+	finds        int              // prompts of which it had what wasn't predicted, since a prediction failed
 
 	answered uint32 // the latest insert whose request has been answered
 	forgot   uint32 // the insert up to which it has forgotten everything; if it has
@@ -67,6 +73,7 @@ func (k *keeps) hit(e *expectation) {
 // miss takes in that a prediction failed, and reports whether the worker has
 // restarted: then it has nothing that it used up to forgot.
 func (k *keeps) miss(e *expectation) (restarted bool) {
+	k.finds = 0
 	if k.restarts > 0 && !later(e.before, k.forgot) {
 		return false // known
 	}
@@ -91,6 +98,20 @@ func (k *keeps) miss(e *expectation) (restarted bool) {
 		k.forgot = k.newest
 	}
 	return true
+}
+
+// find takes in that much more was cached than predicted. A tree that was shrunk to
+// too small a size predicts nothing beyond it, and so nothing could come true or fail
+// there: only this tells that the cache has grown.
+func (k *keeps) find() {
+	if k.size == 0 {
+		return
+	}
+	if k.finds++; k.finds < sizeFinds {
+		return
+	}
+	k.finds, k.size = 0, 0
+	clear(k.misses[k.proven()+1:])
 }
 
 // clear ends a suspicion: the cache was too small.

@@ -160,10 +160,14 @@ func (l *Learner) Hear(lease Lease, u Usage) (worker, until uint32, restarted bo
 	if later(e.now, k.answered) {
 		k.answered = e.now
 	}
+	cached := int(float64(u.Cached) * each / blockBytes)
+	if cached >= e.known+LeastBlocks {
+		k.find()
+	}
 	if e.known < LeastBlocks {
 		return 0, 0, false
 	}
-	switch cached := int(float64(u.Cached) * each / blockBytes); {
+	switch {
 	case cached >= e.known-max(e.known/10, 4): // engines round down
 		l.hits++
 		k.hit(e)

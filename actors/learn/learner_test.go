@@ -222,6 +222,80 @@ func TestLearnCacheGrows(t *testing.T) {
 	}
 }
 
+// So is one that grows when all prompts come again at a distance that the tree, shrunk
+// to what the worker kept before, doesn't reach: nothing is predicted then that could
+// come true or fail. Nor does a worker that lies for a while blind the tree for ever.
+func TestLearnRecovers(t *testing.T) {
+	const blocks = 60
+	for _, talks := range []int{20, 100} {
+		for _, tc := range []struct {
+			name  string
+			spoil func(*cache)
+			lie   func(*Usage)
+		}{
+			{"a cache that was small", func(c *cache) { c.clear(); c.size = 300 }, nil},
+			{"a worker that said that nothing was cached", nil, func(u *Usage) { u.Cached = 0 }},
+		} {
+			t.Run(fmt.Sprintf("%s, %d prompts", tc.name, talks), func(t *testing.T) {
+				b := newLab(t, 1<<20)
+				for i := range talks {
+					b.talks = append(b.talks, key(0, blocks, uint64(i)+1))
+				}
+				round := func(n int, lie func(*Usage)) {
+					for i := range n {
+						prompt := b.talks[i%talks]
+						lease, u := b.grant(prompt), b.cache.serve(prompt)
+						if lie != nil {
+							lie(&u)
+						}
+						b.hear(lease, u)
+					}
+				}
+				round(3*talks, nil)
+				if tc.spoil != nil {
+					tc.spoil(b.cache)
+				}
+				round(400+3*talks, tc.lie)
+				if b.size() == 0 || b.size() > talks*blocks {
+					t.Fatalf("a size of %d learnt, want one below %d for this test", b.size(), talks*blocks)
+				}
+				b.cache.size = 1 << 20
+				round(400+talks, nil)
+				hits := b.l.hits
+				round(100, nil)
+				if got := b.l.hits - hits; got != 100 {
+					t.Errorf("%d of 100 predictions come true, want all: a size of %d is believed in", got, b.size())
+				}
+			})
+		}
+	}
+}
+
+// A worker that finds what other routers have sent it loses its size now and then, and
+// learns it again.
+func TestLearnFinds(t *testing.T) {
+	k := &keeps{size: 1000}
+	for range sizeFinds - 1 {
+		k.find()
+	}
+	takeIn(k, report{false, 1, 500, 3000})
+	for range sizeFinds - 1 {
+		k.find()
+	}
+	if k.size != 1000 {
+		t.Errorf("a size of %d while predictions fail, want 1000", k.size)
+	}
+	if k.find(); k.size != 0 {
+		t.Errorf("a size of %d after %d finds in a row, want none", k.size, sizeFinds)
+	}
+	if takeIn(k, row(7, report{false, 1, 500, 3000})...); k.size != 0 {
+		t.Errorf("a size of %d after 7 misses, want none: those before count no more", k.size)
+	}
+	if takeIn(k, report{false, 1, 500, 3000}); k.size == 0 {
+		t.Error("no size after 8 misses, want one")
+	}
+}
+
 // A worker that has lost its cache is noticed, whatever it is that still comes, and
 // what it has seen since is not forgotten.
 func TestLearnRestart(t *testing.T) {
