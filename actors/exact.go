@@ -14,9 +14,10 @@ type Exact interface {
 	// and not for one that is busy.
 	Match(q *ExactQuery)
 
-	// Join says that a worker is a member, and Leave that it is none any more.
+	// Join says that a worker is a member, and Leave that it is none any more. Its
+	// number may be another's by then, who has joined: Leave is nothing to that one.
 	Join(id WorkerID, url string)
-	Leave(id WorkerID)
+	Leave(id WorkerID, url string)
 }
 
 // ExactQuery asks how much of a prompt workers hold. Its owner may use it again once
@@ -102,11 +103,11 @@ func (r *Router) join(ids []WorkerID, specs []Spec) {
 
 // leave tells Exact, if there is one, that a worker is no member any more. Somebody may
 // have added it again meanwhile, and told of that before.
-func (r *Router) leave(id WorkerID, base string) {
+func (r *Router) leave(id WorkerID, url, base string) {
 	if r.exact == nil {
 		return
 	}
-	r.exact.Leave(id)
+	r.exact.Leave(id, url)
 	for _, w := range r.At(base) {
 		if w.ID == id && w.Member {
 			r.exact.Join(id, w.URL)

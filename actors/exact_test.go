@@ -25,7 +25,9 @@ func (x *told) Match(q *ExactQuery) {
 func (x *told) Join(id WorkerID, url string) {
 	x.heard = append(x.heard, fmt.Sprintf("%s is %d", url, id))
 }
-func (x *told) Leave(id WorkerID) { x.heard = append(x.heard, fmt.Sprintf("%d leaves", id)) }
+func (x *told) Leave(id WorkerID, url string) {
+	x.heard = append(x.heard, fmt.Sprintf("%d leaves as %s", id, url))
+}
 
 // exactRouter is a router that asks x.
 func exactRouter(t testing.TB, name string, x Exact) *Router {
@@ -214,13 +216,13 @@ func TestExactHearsOfMembers(t *testing.T) {
 		t.Fatal("EndDrain = false, want true")
 	}
 	l.Release(Completed, 0)
-	want := []string{base(0) + " is 0", base(1) + " is 1", "0 leaves", base(0) + " is 0", "1 leaves"}
+	want := []string{base(0) + " is 0", base(1) + " is 1", "0 leaves as " + base(0), base(0) + " is 0", "1 leaves as " + base(1)}
 	if !slices.Equal(x.heard, want) {
 		t.Errorf("heard %q, want %q", x.heard, want)
 	}
 	// One that was added again, before it was told that it has left.
-	r.Drained(&Drain{ID: 0, Base: base(0)})
-	if want = append(want, "0 leaves", base(0)+" is 0"); !slices.Equal(x.heard, want) {
+	r.Drained(&Drain{ID: 0, URL: base(0), Base: base(0)})
+	if want = append(want, "0 leaves as " + base(0), base(0)+" is 0"); !slices.Equal(x.heard, want) {
 		t.Errorf("heard %q, want %q", x.heard, want)
 	}
 	none := &told{}

@@ -162,7 +162,7 @@ func (r *Router) Remove(url string) ([]Removed, error) {
 	removed, err := r.Registry.Remove(url)
 	for _, w := range removed {
 		r.Forget(w.ID)
-		r.leave(w.ID, w.Base)
+		r.leave(w.ID, w.URL, w.Base)
 	}
 	return removed, err
 }
@@ -179,7 +179,7 @@ func (r *Router) EndDrain(d *Drain) bool {
 // Drained drops what is known of a worker whose drain has ended its membership.
 func (r *Router) Drained(d *Drain) {
 	r.Forget(d.ID)
-	r.leave(d.ID, d.Base)
+	r.leave(d.ID, d.URL, d.Base)
 }
 
 // Forget drops what the tree knows of workers, for when their caches are gone.

@@ -173,7 +173,9 @@ func (e *Events) Join(id actors.WorkerID, url string) {
 }
 
 // Leave implements actors.Exact.
-func (e *Events) Leave(id actors.WorkerID) { e.tell(control{leave: true, id: id}) }
+func (e *Events) Leave(id actors.WorkerID, url string) {
+	e.tell(control{leave: true, id: id, url: url})
+}
 
 // Stop ends the sources and the index, and returns when all goroutines have ended.
 func (e *Events) Stop() {

@@ -15,6 +15,10 @@ const (
 	// How many blocks are dropped at a time, so that nobody waits for it.
 	dropStep  = 64         // while no message waits
 	dropShare = maxChanges // after each message: no less than it can bring
+
+	// queryShare is how many queries are answered for one message of another kind that
+	// waits, so that a crowd of them shuts out neither events nor members.
+	queryShare = 16
 )
 
 // kind counts what became of events.
@@ -76,6 +80,7 @@ type change struct {
 // member is a worker and its streams.
 type member struct {
 	id      actors.WorkerID
+	url     string
 	streams []*stream
 }
 
@@ -111,22 +116,23 @@ type state struct {
 func (e *Events) loop() {
 	defer close(e.done)
 	s := &state{e: e, x: newIndex(e.weights(), e.opts.MaxBlocks)}
+	answered := 0 // queries in a row
 	for !s.halted || s.running > 0 {
+		if answered == queryShare {
+			answered = 0
+			s.turn()
+			continue
+		}
 		select { // who asks waits with a request
 		case q := <-e.queries:
 			s.answer(q)
+			answered++
 			continue
 		default:
 		}
-		if len(s.x.leaving) == 0 {
-			select {
-			case q := <-e.queries:
-				s.answer(q)
-			case m := <-e.events:
-				s.take(m)
-			case c := <-e.controls:
-				s.obey(c)
-			}
+		answered = 0
+		if len(s.x.leaving) > 0 {
+			s.turn()
 			continue
 		}
 		select {
@@ -134,11 +140,8 @@ func (e *Events) loop() {
 			s.answer(q)
 		case m := <-e.events:
 			s.take(m)
-			s.x.drop(dropShare)
 		case c := <-e.controls:
 			s.obey(c)
-		default:
-			s.x.drop(dropStep)
 		}
 	}
 	for {
@@ -148,6 +151,19 @@ func (e *Events) loop() {
 		default:
 			return
 		}
+	}
+}
+
+// turn takes a message that is no query, if one waits, and drops some blocks.
+func (s *state) turn() {
+	select {
+	case m := <-s.e.events:
+		s.take(m)
+		s.x.drop(dropShare)
+	case c := <-s.e.controls:
+		s.obey(c)
+	default:
+		s.x.drop(dropStep)
 	}
 }
 
@@ -242,7 +258,9 @@ func (s *state) obey(c control) {
 		s.leave(c.id)
 		s.join(c.id, c.url)
 	case c.leave:
-		s.leave(c.id)
+		if at, ok := s.find(c.id); ok && s.members[at].url == c.url {
+			s.leave(c.id)
+		}
 	case c.stats != nil:
 		c.stats <- s.stats()
 	case c.halt:
@@ -259,7 +277,7 @@ func (s *state) join(id actors.WorkerID, url string) {
 	if len(sources) == 0 || s.halted {
 		return
 	}
-	m := &member{id: id}
+	m := &member{id: id, url: url}
 	for _, src := range sources {
 		if s.running >= MaxStreams {
 			break // those of workers that have left are about to end

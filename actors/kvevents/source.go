@@ -27,6 +27,7 @@ const (
 
 var (
 	errHole  = errors.New("the replay has a hole")
+	errBack  = errors.New("the numbers of its batches went back: another process speaks there")
 	errOther = errors.New("the worker does not know what it published last: it was started again")
 	errEnded = errors.New("the source is to end")
 )
@@ -43,6 +44,7 @@ type reader struct {
 	begun   bool   // next is meaningful
 	next    uint64 // number of the next batch
 	last    uint64 // hash of the one before
+	heard   uint64 // number of the last batch that was published on this connection
 	up      bool
 	told    bool // that it is cut off
 }
@@ -108,6 +110,7 @@ func (r *reader) follow() (err error) {
 	if err := w.SendMsg(zmq4.NewMsg([]byte{1})); err != nil { // subscribes to all topics
 		return err
 	}
+	r.heard = 0
 	if err := r.catchUp(); err != nil {
 		return err
 	}
@@ -195,8 +198,14 @@ func (r *reader) replayFrom(from uint64) error {
 	}
 }
 
-// live takes a batch that was published just now.
+// live takes a batch that was published just now. The numbers on one connection rise:
+// who starts again below would be taken for one whose batches were replayed before,
+// and what is known of the other would stand until his numbers have come as far.
 func (r *reader) live(seq uint64, payload []byte) error {
+	if seq < r.heard {
+		return errBack
+	}
+	r.heard = seq
 	switch {
 	case !r.begun:
 		if seq == 0 {

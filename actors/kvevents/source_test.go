@@ -111,7 +111,7 @@ func TestEventsAreFollowed(t *testing.T) {
 	r.pub.Publish(stored(100, 1, nil, 1))
 	r.awaitCount(kindStored, 5)
 	r.want(actors.ExactHeld, 1, true)
-	r.Leave(3)
+	r.Leave(3, testWorker)
 	r.want(actors.ExactUnavailable, 0, false)
 	if all := r.Stats(); len(all) > 0 {
 		t.Errorf("%+v, want nothing of a worker that has left", all)
@@ -209,6 +209,24 @@ func TestCutOff(t *testing.T) {
 		r.await("it is up again", func(s SourceStats) bool { return s.Up })
 		r.want(actors.ExactHeld, 1, true)
 	})
+	t.Run("the process is another, the connection is not", func(t *testing.T) {
+		for _, replay := range []bool{false, true} {
+			r := listen(t, kvtest.New(t), replay)
+			for i := range uint64(3) {
+				r.pub.Publish(stored(100+i, 1+testSize*int(i), parentOf(i), 1))
+			}
+			r.awaitCount(kindStored, 3)
+			r.pub.StartAgain()
+			r.pub.Publish(stored(200, 1, nil, 1))
+			r.await("all but what it holds is forgotten", func(s SourceStats) bool { return s.Up && s.Blocks <= 1 })
+			if replay {
+				r.awaitCount(kindStored, 4)
+				r.want(actors.ExactHeld, 1, true)
+			} else {
+				r.want(actors.ExactMissed, 0, false)
+			}
+		}
+	})
 	t.Run("no replay", func(t *testing.T) {
 		r := listen(t, kvtest.New(t), false)
 		r.pub.Publish(stored(100, 1, nil, 2))
@@ -226,6 +244,14 @@ func TestCutOff(t *testing.T) {
 		r.await("it is down", func(s SourceStats) bool { return !s.Up })
 		r.want(actors.ExactUnavailable, 0, false)
 	})
+}
+
+// parentOf is the hash of the block before the nth from 100 on.
+func parentOf(n uint64) any {
+	if n == 0 {
+		return nil
+	}
+	return 99 + n
 }
 
 // A batch that comes again counts once.
@@ -266,6 +292,42 @@ func TestLeavingDropsBlocks(t *testing.T) {
 	}
 }
 
+// Who removes a worker says so after its number is free, and may come too late.
+func TestLeavingAsAnother(t *testing.T) {
+	e := Start(Options{Sources: map[string][]string{testWorker: {"127.0.0.1:1"}}, BlockSize: testSize})
+	t.Cleanup(e.Stop)
+	e.Join(3, testWorker)
+	e.Leave(3, "http://before:1")
+	if got := e.Stats(); len(got) != 1 {
+		t.Errorf("%d sources when somebody else has left, want 1", len(got))
+	}
+	e.Leave(3, testWorker)
+	if got := e.Stats(); len(got) != 0 {
+		t.Errorf("%d sources when it has left, want none", len(got))
+	}
+}
+
+// A crowd of queries shuts out no events.
+func TestCrowdOfQueries(t *testing.T) {
+	e := &Events{queries: make(chan *actors.ExactQuery, queriesSize), events: make(chan event, eventsSize), controls: make(chan control), done: make(chan struct{})}
+	q := &actors.ExactQuery{Reply: make(chan struct{})} // it is answered as often as it was asked
+	for range queriesSize {
+		e.queries <- q
+	}
+	for range eventsSize {
+		e.events <- event{from: &stream{}, op: opUp}
+	}
+	go e.loop()
+	for range queriesSize - 1 {
+		<-q.Reply
+	}
+	if got := len(e.events); got > 1 {
+		t.Errorf("%d of %d events still wait behind %d queries, want them taken meanwhile", got, eventsSize, queriesSize-1)
+	}
+	<-q.Reply
+	e.Stop()
+}
+
 // What can't be read may have told of blocks that are gone.
 func TestUnreadableBatch(t *testing.T) {
 	r := listen(t, kvtest.New(t), false)
@@ -283,7 +345,7 @@ func TestStopped(t *testing.T) {
 	e.Join(1, testWorker)
 	e.Stop()
 	e.Join(2, testWorker)
-	e.Leave(1)
+	e.Leave(1, testWorker)
 	q := actors.ExactQuery{Outcome: actors.ExactUnavailable}
 	if e.Match(&q); q.Outcome != actors.ExactUnavailable || e.Stats() != nil {
 		t.Errorf("outcome %v and %v, want none", q.Outcome, e.Stats())

@@ -221,6 +221,14 @@ func (p *Publisher) Restart() {
 	p.CutOff()
 }
 
+// StartAgain is a process that has come back empty behind something that keeps its
+// connections.
+func (p *Publisher) StartAgain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.buffer, p.next = nil, 0
+}
+
 // AwaitSubscriber waits until somebody has subscribed.
 func (p *Publisher) AwaitSubscriber() {
 	p.t.Helper()
