@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"slices"
 
 	"loadstar/actors"
 	"loadstar/actors/kvevents"
@@ -72,22 +74,27 @@ func (x *exchange) findTokens() {
 		k.apart.Inc()
 		return
 	}
-	ok := len(b.Tokens) <= maxTokenBytes
-	if ok {
-		x.tokens, ok = routekey.AppendTokens(x.tokens[:0], b.Tokens)
+	if len(b.Tokens) > maxTokenBytes {
+		k.unknown.Inc()
+		return
+	}
+	most := bytes.Count(b.Tokens, []byte(",")) + 1 // memory that grows step by step takes several times as much
+	ids, ok := routekey.AppendTokens(slices.Grow(x.tokens[:0], most), b.Tokens)
+	if x.tokens = ids; cap(ids) > keptTokens { // twice the size of the body, and needed no more while it is answered
+		x.tokens = nil
 	}
 	if !ok {
 		k.unknown.Inc()
 		return
 	}
-	q.Tokens = kvevents.AppendBlocks(q.Tokens, x.tokens, k.block)
-	q.TokenBlocks = float64(len(x.tokens)) / float64(k.block)
+	q.Tokens = kvevents.AppendBlocks(slices.Grow(q.Tokens, len(ids)/k.block), ids, k.block)
+	q.TokenBlocks = float64(len(ids)) / float64(k.block)
 }
 
-// forgetTokens keeps no more memory than most requests need.
+// forgetTokens keeps no more memory for another request than most need.
 func (x *exchange) forgetTokens() {
-	if cap(x.tokens) > keptTokens {
-		x.tokens, x.query.Tokens = nil, nil
+	if cap(x.query.Tokens) > keptTokens {
+		x.query.Tokens = nil
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"loadstar/actors/kvevents"
 	"loadstar/actors/kvevents/kvtest"
 	"loadstar/proxy/proxytest"
+
+	"github.com/VictoriaMetrics/metrics"
 )
 
 // kvBlock is the tokens of a block in these tests.
@@ -190,13 +192,36 @@ func TestMembersAreHeard(t *testing.T) {
 	f.awaitKV(0, "loadstar_kv_source_up", "", 1)
 }
 
-// A request's memory for tokens is kept for another, unless it is large.
+// A request's memory for tokens is kept for another, unless it is large. Large memory
+// for the ids goes before the request is answered, which may take long: it is no part
+// of what bodies may take.
 func TestTokensAreForgotten(t *testing.T) {
-	for _, n := range []int{1, keptTokens + 1} {
-		x := &exchange{tokens: make([]uint32, 0, n)}
-		x.query.Tokens = make([]uint64, 0, 1)
-		if x.forgetTokens(); (x.tokens == nil) != (n > keptTokens) || (x.query.Tokens == nil) != (n > keptTokens) {
-			t.Errorf("memory for %d tokens is kept: %v, want %v", n, x.tokens != nil, n <= keptTokens)
-		}
+	for _, tc := range []struct {
+		name     string
+		size, n  int
+		last     string
+		ids      bool // kept when their blocks are known
+		blocks   bool // kept for another request
+	}{
+		{"few", 16, 1000, "1", true, true},
+		{"many", 16, keptTokens + 1, "1", false, true},
+		{"many, in small blocks", 1, keptTokens + 1, "1", false, false},
+		{"many, and something else", 16, keptTokens + 1, `""`, false, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			x := &exchange{leg: leg{p: &Proxy{kv: &kvEvents{block: tc.size, unknown: metrics.NewSet().NewCounter("u")}}}}
+			x.scan.Body.Tokens = []byte("[" + strings.Repeat("1,", tc.n-1) + tc.last + "]")
+			x.findTokens()
+			if got := x.tokens != nil; got != tc.ids {
+				t.Errorf("memory for the ids of %d tokens is kept: %v, want %v", tc.n, got, tc.ids)
+			}
+			if want := tc.n / tc.size; tc.last == "1" && len(x.query.Tokens) != want {
+				t.Errorf("%d blocks, want %d", len(x.query.Tokens), want)
+			}
+			x.forgetTokens()
+			if got := x.query.Tokens != nil; got != tc.blocks {
+				t.Errorf("memory for their blocks is kept: %v, want %v", got, tc.blocks)
+			}
+		})
 	}
 }
