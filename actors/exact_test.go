@@ -25,6 +25,7 @@ func (x *told) Match(q *ExactQuery) {
 func (x *told) Join(id WorkerID, url string) {
 	x.heard = append(x.heard, fmt.Sprintf("%s is %d", url, id))
 }
+
 func (x *told) Leave(id WorkerID, url string) {
 	x.heard = append(x.heard, fmt.Sprintf("%d leaves as %s", id, url))
 }
@@ -222,7 +223,7 @@ func TestExactHearsOfMembers(t *testing.T) {
 	}
 	// One that was added again, before it was told that it has left.
 	r.Drained(&Drain{ID: 0, URL: base(0), Base: base(0)})
-	if want = append(want, "0 leaves as " + base(0), base(0)+" is 0"); !slices.Equal(x.heard, want) {
+	if want = append(want, "0 leaves as "+base(0), base(0)+" is 0"); !slices.Equal(x.heard, want) {
 		t.Errorf("heard %q, want %q", x.heard, want)
 	}
 	none := &told{}

@@ -197,11 +197,11 @@ func TestMembersAreHeard(t *testing.T) {
 // of what bodies may take.
 func TestTokensAreForgotten(t *testing.T) {
 	for _, tc := range []struct {
-		name     string
-		size, n  int
-		last     string
-		ids      bool // kept when their blocks are known
-		blocks   bool // kept for another request
+		name    string
+		size, n int
+		last    string
+		ids     bool // kept when their blocks are known
+		blocks  bool // kept for another request
 	}{
 		{"few", 16, 1000, "1", true, true},
 		{"many", 16, keptTokens + 1, "1", false, true},

@@ -239,7 +239,7 @@ func TestLearnRecovers(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d prompts", tc.name, talks), func(t *testing.T) {
 				b := newLab(t, 1<<20)
 				for i := range talks {
-					b.talks = append(b.talks, key(0, blocks, uint64(i)+1))
+					b.talks = append(b.talks, key(8, blocks, uint64(i)+1))
 				}
 				round := func(n int, lie func(*Usage)) {
 					for i := range n {
