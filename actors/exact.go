@@ -91,13 +91,18 @@ func (q *Request) blocksOf(e *ExactHit) uint32 {
 	return uint32(min(e.Blocks*float64(len(q.Key))/q.TokenBlocks, float64(len(q.Key))))
 }
 
-// join tells Exact, if there is one, of members.
+// join tells Exact, if there is one, of members. Somebody may have removed one
+// meanwhile, and told of that before.
 func (r *Router) join(ids []WorkerID, specs []Spec) {
 	if r.exact == nil {
 		return
 	}
 	for i, id := range ids {
-		r.exact.Join(id, specs[i].URL)
+		url, base := specs[i].URL, specs[i].Base
+		r.exact.Join(id, url)
+		if !slices.ContainsFunc(r.At(base), func(w WorkerAt) bool { return w.ID == id && w.URL == url && w.Member }) {
+			r.leave(id, url, base)
+		}
 	}
 }
 

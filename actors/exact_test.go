@@ -14,6 +14,8 @@ type told struct {
 	hits  []ExactHit
 	asked int
 	heard []string
+
+	before func() // what happens before the next one joins; nil for nothing
 }
 
 func (x *told) Match(q *ExactQuery) {
@@ -23,6 +25,10 @@ func (x *told) Match(q *ExactQuery) {
 }
 
 func (x *told) Join(id WorkerID, url string) {
+	if f := x.before; f != nil {
+		x.before = nil
+		f()
+	}
 	x.heard = append(x.heard, fmt.Sprintf("%s is %d", url, id))
 }
 
@@ -224,6 +230,14 @@ func TestExactHearsOfMembers(t *testing.T) {
 	// One that was added again, before it was told that it has left.
 	r.Drained(&Drain{ID: 0, URL: base(0), Base: base(0)})
 	if want = append(want, "0 leaves as "+base(0), base(0)+" is 0"); !slices.Equal(x.heard, want) {
+		t.Errorf("heard %q, want %q", x.heard, want)
+	}
+	// One that is removed before it was told that it has joined.
+	x.before = func() { remove(t, r, base(2)) }
+	if _, err := r.Add([]Spec{spec(base(2))}); err != nil {
+		t.Fatal(err)
+	}
+	if want = append(want, "1 leaves as "+base(2), base(2)+" is 1", "1 leaves as "+base(2)); !slices.Equal(x.heard, want) {
 		t.Errorf("heard %q, want %q", x.heard, want)
 	}
 	none := &told{}
