@@ -234,9 +234,7 @@ func TestExactHearsOfMembers(t *testing.T) {
 	}
 	// One that is removed before it was told that it has joined.
 	x.before = func() { remove(t, r, base(2)) }
-	if _, err := r.Add([]Spec{spec(base(2))}); err != nil {
-		t.Fatal(err)
-	}
+	add(t, r, spec(base(2)))
 	if want = append(want, "1 leaves as "+base(2), base(2)+" is 1", "1 leaves as "+base(2)); !slices.Equal(x.heard, want) {
 		t.Errorf("heard %q, want %q", x.heard, want)
 	}
