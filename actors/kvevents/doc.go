@@ -11,10 +11,12 @@
 // # How far it can be relied on
 //
 // Batches are numbered. A gap is filled by a replay; where none can be had, all that
-// is known of the worker is dropped. So what is said to be held was held when the
-// worker last spoke. That a block is not held is known only of a worker whose events
-// have been followed since its first one, or since it emptied its cache: only of such
-// a one a hit is Sure. A source that is cut off has no say until it is back.
+// is known of the worker is dropped. Numbers that go back on one connection are those
+// of another process: the source is connected to anew. So what is said to be held was
+// held when the worker last spoke. That a block is not held is known only of a worker
+// whose events have been followed since its first one, or since it emptied its cache:
+// only of such a one a hit is Sure. A source that is cut off has no say until it is
+// back.
 //
 // Blocks of other sizes, of layers that keep a window of the prompt only, and those
 // whose hash has more in it than tokens and the adapter (images, a cache salt) are
