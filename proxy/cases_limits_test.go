@@ -56,9 +56,13 @@ func TestCaseB120MutantsPanicNothing(t *testing.T) {
 		`{"input":[{"role":"user","content":"x"}],"previous_response_id":"resp_1","tools":[{"type":"function","function":{"name":"f"}}]}`,
 	}
 	paths := []string{chatPath, "/v1/completions", "/v1/responses", "/v1/messages", "/unknown"}
-	tolerant := func(o Options) Options {
+	once := func(o Options) Options {
 		o.Router.Breaker.Disabled = true
 		o.Retry.MaxAttempts = 1
+		return o
+	}
+	tolerant := func(o Options) Options { // of workers that fall silent
+		o = once(o)
 		o.Timeouts.Idle, o.Timeouts.FirstByte = 200*time.Millisecond, 200*time.Millisecond
 		return o
 	}
@@ -67,7 +71,7 @@ func TestCaseB120MutantsPanicNothing(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(120, 1))
 			w := proxytest.NewWorker(t, proxytest.JSON(200, `{}`))
-			r := startRouter(t, tolerant(testOptions(policy)), w)
+			r := startRouter(t, once(testOptions(policy)), w)
 			for i := range 500 {
 				body := mutant(random, bodies[i%len(bodies)])
 				want200(t, ask(t, r, paths[i%len(paths)], body), `{}`)
@@ -79,7 +83,7 @@ func TestCaseB120MutantsPanicNothing(t *testing.T) {
 		t.Parallel()
 		random := rand.New(rand.NewPCG(120, 2))
 		p, d := proxytest.NewWorker(t, prefillWith(nixlReply)), proxytest.NewWorker(t, decodeEither)
-		r := startPD(t, tolerant(pdOptions("cache_aware")), []*proxytest.Worker{p}, []*proxytest.Worker{d})
+		r := startPD(t, once(pdOptions("cache_aware")), []*proxytest.Worker{p}, []*proxytest.Worker{d})
 		for i := range 300 {
 			body := mutant(random, bodies[i%len(bodies)])
 			got := ask(t, r, paths[i%len(paths)], body)
