@@ -18,7 +18,7 @@ const (
 	MaxBlockSize = 1024
 
 	// DefaultMaxBlocks is how many blocks are kept, each counted for each worker that
-	// has it. Full they take some 350 MB.
+	// has it. With them a process takes some 600 MB.
 	DefaultMaxBlocks = 4 << 20
 )
 
