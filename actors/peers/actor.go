@@ -8,8 +8,13 @@ import (
 	"loadstar/actors"
 )
 
-// tickEvery is how often figures are looked at, and told if they have changed.
-const tickEvery = 20 * time.Millisecond
+// How often figures are looked at, and told if they have changed: while something
+// runs here, and while nothing does. Two routers that choose within that time of each
+// other may choose the same worker.
+const (
+	busyEvery = 5 * time.Millisecond
+	idleEvery = 20 * time.Millisecond
+)
 
 // What the others run is handed to the registry when it has changed, but not sooner
 // behind the last time than sumsEvery, nor sooner than what takes it 3 % of its time.
@@ -185,12 +190,16 @@ func (a *Actor) run(link Link) {
 		a.giveHints(ctx)
 	}()
 	d := driver{Actor: a, link: link}
-	clock := time.NewTicker(tickEvery)
+	every := idleEvery
+	clock := time.NewTicker(every)
 	defer clock.Stop()
 	for running := true; running; {
 		select {
 		case <-clock.C:
-			d.tick()
+			if next := d.tick(); next != every {
+				every = next
+				clock.Reset(every)
+			}
 		case <-a.news:
 			d.stale = true
 			d.sum()
@@ -217,10 +226,11 @@ type driver struct {
 // gatherEvery is how often prompts are told of.
 const gatherEvery = 500 * time.Millisecond
 
-func (d *driver) tick() {
+// tick looks at the figures, and says when to do so next.
+func (d *driver) tick() time.Duration {
 	all, ok := d.fleet.Running(d.all[:0])
 	if !ok {
-		return // the registry has ended, and Close will come
+		return idleEvery // the registry has ended, and Close will come
 	}
 	d.all = all
 	now := d.opts.Now()
@@ -237,6 +247,10 @@ func (d *driver) tick() {
 	for _, e := range due.news {
 		d.opts.Tell(e)
 	}
+	if len(all) == 0 {
+		return idleEvery
+	}
+	return busyEvery
 }
 
 // sum hands what the others run to the registry, if that is due.

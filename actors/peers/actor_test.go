@@ -23,21 +23,21 @@ func TestRoutersHearEachOther(t *testing.T) {
 			r.fleet.run(at("a", 1), at(fmt.Sprint("w", i), 2))
 			all = append(all, r)
 		}
-		after(2 * tickEvery)
+		after(2 * idleEvery)
 		wantHears(t, all[0], "[a=3/30 w1=2/20 w2=2/20 w3=2/20]")
 		wantHears(t, all[3], "[a=3/30 w0=2/20 w1=2/20 w2=2/20]")
 		all[1].fleet.run(at("a", 5))
-		after(2 * tickEvery)
+		after(2 * idleEvery)
 		wantHears(t, all[0], "[a=7/70 w2=2/20 w3=2/20]")
 		wantHears(t, all[1], "[a=3/30 w0=2/20 w2=2/20 w3=2/20]")
 		after(time.Minute) // nothing changes, and all counts on
 		wantHears(t, all[0], "[a=7/70 w2=2/20 w3=2/20]")
 		all[1].Close()
-		after(tickEvery)
+		after(idleEvery)
 		wantHears(t, all[0], "[a=2/20 w2=2/20 w3=2/20]")
 		wantHears(t, all[1], "[]")
 		v, ok := all[0].View()
-		if !ok || len(v.Peers) != 3 || v.Link.Server != "bus" || v.Name != "r0" || v.Staleness() > fullEvery+2*tickEvery {
+		if !ok || len(v.Peers) != 3 || v.Link.Server != "bus" || v.Name != "r0" || v.Staleness() > fullEvery+2*idleEvery {
 			t.Errorf("view %+v, %v", v, ok)
 		}
 		for _, d := range Drops() {
@@ -84,7 +84,7 @@ func TestRestartedRouter(t *testing.T) {
 		after(time.Second)
 		before.link.cut()
 		join(t, b, "again", 2).fleet.run(at("a", 1))
-		after(3 * tickEvery)
+		after(3 * idleEvery)
 		wantHears(t, r, "[a=1/10]")
 		after(time.Minute)
 		wantHears(t, r, "[a=1/10]")
@@ -109,7 +109,7 @@ func TestConnectionLostAndFound(t *testing.T) {
 		}
 		after(time.Minute)
 		r.link.restore()
-		after(fullEvery + 2*tickEvery)
+		after(fullEvery + 2*idleEvery)
 		wantHears(t, r, "[b=2/20]")
 		wantHears(t, other, "[a=1/10]")
 		if r.told(LinkLost) != 1 || r.told(LinkUp) != 2 {
@@ -165,7 +165,7 @@ func TestNoise(t *testing.T) {
 		}
 		r.Hear(NumKinds, nil)
 		r.Lost(3)
-		after(tickEvery)
+		after(idleEvery)
 		v, _ := r.View()
 		if want := uint64(2*len(noise) + 1); v.Dropped[Unreadable] != want || v.Dropped[Slow] != 3 {
 			t.Errorf("%d unreadable and %d lost, want %d and 3", v.Dropped[Unreadable], v.Dropped[Slow], want)

@@ -22,7 +22,7 @@ func chaos(t *testing.T, seed uint64) {
 		all = append(all, join(t, b, fmt.Sprint("r", i), 1))
 	}
 	// What is heard is at most as old as this: silence, the delay and some ticks.
-	const oldest = silence + 150*time.Millisecond + 4*tickEvery
+	const oldest = silence + 150*time.Millisecond + 4*idleEvery
 	for range 600 {
 		i := random.IntN(3)
 		history[i] = append(history[i], value{now[i], time.Now()})
@@ -47,7 +47,7 @@ func chaos(t *testing.T, seed uint64) {
 	b.mu.Lock()
 	b.loss, b.twice, b.delay = 0, 0, 0
 	b.mu.Unlock()
-	after(fullEvery + 150*time.Millisecond + 2*tickEvery)
+	after(fullEvery + 150*time.Millisecond + 2*idleEvery)
 	for to, r := range all {
 		want := []string{}
 		for from := range all {
