@@ -303,7 +303,7 @@ func TestCaseB19IdleConnectionDiesAtSend(t *testing.T) {
 	}
 	t.Run("closed while idle", func(t *testing.T) {
 		t.Parallel()
-		w := proxytest.NewWorker(t, proxytest.IdleClose(20*time.Millisecond, proxytest.JSON(200, `{}`)))
+		w := proxytest.NewWorker(t, proxytest.IdleClose(200*time.Millisecond, proxytest.JSON(200, `{}`)))
 		r := startRouter(t, once(), w)
 		for i := range 3 {
 			want200(t, post(t, r, chatPath), `{}`)
