@@ -148,9 +148,7 @@ func (s *state) charge(r *Request) {
 // choose has the policy for a role choose among the workers that may serve a
 // request. It reports false if there are none.
 func (s *state) choose(r *Request, role Role) (c choice, ok bool) {
-	if r.Now >= s.lookAt {
-		s.look(r.Now)
-	}
+	s.lookIfDue(r.Now)
 	if r.Now >= s.speeds.at {
 		s.payOff(r.Now)
 	}

@@ -46,6 +46,11 @@ func (s *state) progress(t ticket, now int64) {
 	if sl := s.find(t); sl != nil {
 		s.enliven(sl)
 	}
+	s.lookIfDue(now)
+}
+
+// lookIfDue looks for wedged workers, if they are looked for and it is time.
+func (s *state) lookIfDue(now int64) {
 	if now >= s.lookAt {
 		s.look(now)
 	}

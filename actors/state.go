@@ -317,8 +317,9 @@ func (s *state) firstByte(t ticket, now int64) {
 		}
 		s.prefilled(w, sl)
 		s.recount(w)
+		s.enliven(sl)
 	}
-	s.progress(t, now)
+	s.lookIfDue(now)
 }
 
 // teach has a worker's breaker learn how a lease ended.

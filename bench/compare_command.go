@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -44,9 +46,7 @@ func runCompare(c *cli.Context) error {
 		return fmt.Errorf("%q is no flag: compare takes nothing else", c.Args().First())
 	}
 	if c.Int(routerCore) < 0 {
-		return compare.Again(c.Context, func(core int) []string {
-			return append([]string{"compare", fmt.Sprintf("--%s=%d", routerCore, core)}, os.Args[2:]...)
-		})
+		return elsewhere(c, "compare")
 	}
 	programs, done, err := programsOf(c, true)
 	if err != nil {
@@ -61,11 +61,27 @@ func runCompare(c *cli.Context) error {
 	if result == nil {
 		return err
 	}
-	result.Command = "go run ./bench compare " + strings.Join(shown(os.Args[3:]), " ")
+	result.Command = commandLine()
 	if errFile := writeRaw(c.String("out"), result); errFile != nil {
 		return errFile
 	}
 	return errors.Join(report.Compare(c.App.Writer, result, nil), err)
+}
+
+const routerCoreArg = "--" + routerCore + "="
+
+// elsewhere runs a command again on the cores that are not the routers', and tells it
+// theirs.
+func elsewhere(c *cli.Context, command string) error {
+	return compare.Again(c.Context, func(core int) []string {
+		return append([]string{command, routerCoreArg + strconv.Itoa(core)}, os.Args[2:]...)
+	})
+}
+
+// commandLine is the command that was given, as results show it.
+func commandLine() string {
+	given := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(arg string) bool { return strings.HasPrefix(arg, routerCoreArg) })
+	return "go run ./bench " + strings.Join(shown(given), " ")
 }
 
 // programsOf is what the flags say of programs. Loadstar is built where it is

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -84,7 +83,7 @@ func runReplay(c *cli.Context) error {
 	if result == nil {
 		return err
 	}
-	result.Command = "go run ./bench " + strings.Join(shown(slices.DeleteFunc(slices.Clone(os.Args[1:]), isRouterCore)), " ")
+	result.Command = commandLine()
 	if errWrite := writeReport(c, result); errWrite != nil {
 		return errors.Join(err, errWrite)
 	}
@@ -114,16 +113,10 @@ func sumUp(c *cli.Context, name string) error {
 // replayAgain runs the command on the cores that are not the routers'. It says
 // itself what is wrong.
 func replayAgain(c *cli.Context) error {
-	err := compare.Again(c.Context, func(core int) []string {
-		return append([]string{"replay", fmt.Sprintf("%s%d", routerCoreArg, core)}, os.Args[2:]...)
-	})
+	err := elsewhere(c, "replay")
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return cli.Exit("", exit.ExitCode())
 	}
 	return err
 }
-
-const routerCoreArg = "--" + routerCore + "="
-
-func isRouterCore(arg string) bool { return strings.HasPrefix(arg, routerCoreArg) }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"loadstar/bench/compare"
 	"loadstar/bench/report"
 	"loadstar/bench/routing"
 )
@@ -60,9 +59,7 @@ func runRouting(c *cli.Context) error {
 		scenarios = slices.DeleteFunc(scenarios, func(s routing.Scenario) bool { return !slices.Contains(wanted, s.Name) })
 	}
 	if c.Int(routerCore) < 0 {
-		return compare.Again(c.Context, func(core int) []string {
-			return append([]string{routing.Command, fmt.Sprintf("--%s=%d", routerCore, core)}, os.Args[2:]...)
-		})
+		return elsewhere(c, routing.Command)
 	}
 	programs, done, err := programsOf(c, true)
 	if err != nil {
@@ -75,7 +72,7 @@ func runRouting(c *cli.Context) error {
 	if result == nil {
 		return err
 	}
-	result.Command = "go run ./bench " + routing.Command + " " + strings.Join(shown(os.Args[3:]), " ")
+	result.Command = commandLine()
 	if errFile := writeRaw(c.String("out"), result); errFile != nil {
 		return errors.Join(errFile, err)
 	}

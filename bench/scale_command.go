@@ -11,7 +11,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"loadstar/bench/compare"
 	"loadstar/bench/report"
 	"loadstar/bench/scale"
 )
@@ -48,9 +47,7 @@ func runScale(c *cli.Context) error {
 		return fmt.Errorf("%q is no flag: scale takes nothing else", c.Args().First())
 	}
 	if c.Int(routerCore) < 0 {
-		return compare.Again(c.Context, func(core int) []string {
-			return append([]string{scale.Command, fmt.Sprintf("--%s=%d", routerCore, core)}, os.Args[2:]...)
-		})
+		return elsewhere(c, scale.Command)
 	}
 	programs, done, err := programsOf(c, true)
 	if err != nil {
@@ -64,7 +61,7 @@ func runScale(c *cli.Context) error {
 	if result == nil {
 		return err
 	}
-	result.Command = "go run ./bench scale " + strings.Join(shown(os.Args[3:]), " ")
+	result.Command = commandLine()
 	if errFile := writeRaw(c.String("out"), result); errFile != nil {
 		return errors.Join(errFile, err)
 	}

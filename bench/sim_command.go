@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -60,7 +59,7 @@ func runSim(c *cli.Context) error {
 	for i := range result.Rows {
 		result.Rows[i].Settings.Workload = result.Rows[i].Settings.Name()
 	}
-	result.Command = "go run ./bench " + strings.Join(shown(os.Args[1:]), " ")
+	result.Command = commandLine()
 	return errors.Join(err, writeReport(c, result))
 }
 

@@ -72,17 +72,11 @@ func (s Settings) check() error {
 	if s.URL != "" {
 		least = 0
 	}
-	faults = append(faults, s.Check(least, maxWorkers))
-	for _, n := range []struct {
-		name            string
-		value, from, to float64
-	}{
-		{"time scale", s.TimeScale, 1e-3, 1e3},
-		{"rounds", float64(s.Rounds), 1, 100},
-		{"connections", float64(s.Connections), 1, 1 << 14},
-	} {
-		wrong(!workload.Within(n.value, n.from, n.to), "%s %v: give %v to %v", n.name, n.value, n.from, n.to)
-	}
+	faults = append(faults, s.Check(least, maxWorkers), workload.OutOfRange(
+		workload.Range{Name: "time scale", Value: s.TimeScale, From: 1e-3, To: 1e3},
+		workload.Range{Name: "rounds", Value: float64(s.Rounds), From: 1, To: 100},
+		workload.Range{Name: "connections", Value: float64(s.Connections), From: 1, To: 1 << 14},
+	))
 	wrong(s.Model == "" || strings.Trim(s.Model, modelLetters) != "", "model %q: give letters, digits and -_./:", s.Model)
 	for _, name := range s.Routers {
 		faults = append(faults, compare.CheckName(name))

@@ -105,7 +105,7 @@ func (p *page) cell(m metric, router string) string {
 		text = "**" + text + "**"
 	}
 	if s.rounds > 1 {
-		text += fmt.Sprintf(" (%s–%s)", number(s.least), number(s.most))
+		text += between(s.least, s.most)
 	}
 	return text
 }
@@ -202,6 +202,11 @@ func (p *page) notes(r *compare.Result) {
 	for _, line := range slices.Sorted(maps.Keys(counts)) {
 		p.printf("%s", line)
 	}
+}
+
+// between is the least and the most of some values, behind their median.
+func between(least, most float64) string {
+	return fmt.Sprintf(" (%s–%s)", number(least), number(most))
 }
 
 // number writes v with three digits, or all of them where there are more before

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"io"
 	"strings"
 
@@ -109,7 +108,7 @@ func spread(s sim.Stat) string {
 	if s.Least == s.Most {
 		return number(s.Median)
 	}
-	return fmt.Sprintf("%s (%s–%s)", number(s.Median), number(s.Least), number(s.Most))
+	return number(s.Median) + between(s.Least, s.Most)
 }
 
 // simulated sets what was measured beside what the simulator says.

@@ -62,7 +62,7 @@ func simRow(text *strings.Builder, row *sim.Row, rules []sim.Rule, t table) {
 			mean = "**" + mean + "**"
 		}
 		if m.rounds > 1 {
-			mean += fmt.Sprintf(" (%s–%s)", number(m.least), number(m.most))
+			mean += between(m.least, m.most)
 		}
 		median := func(figure func(*sim.Run) float64) float64 { return row.Stat(rule, figure).Median }
 		fmt.Fprintf(text, "| `%s` | %s | %s | %s | %.3f | %.3f | %.2f |\n", rule, mean,

@@ -38,10 +38,10 @@ func newRouter(s *Settings, rule Rule, seed uint64) (*router, error) {
 		r.view = s.view()
 	}
 	var members []policy.Member
-	for i := range s.Workers {
+	for i, pace := range s.paces() {
 		url := fmt.Sprintf("http://worker-%d-%d:8000", seed, i) // with each seed, ties go elsewhere
 		members = append(members, policy.Member{ID: uint32(i), URL: url})
-		r.workers = append(r.workers, policy.Candidate{ID: uint32(i), URL: url, Hash: policy.Hash(url), Cost: 1, Pace: s.pace(i)})
+		r.workers = append(r.workers, policy.Candidate{ID: uint32(i), URL: url, Hash: policy.Hash(url), Cost: 1, Pace: pace})
 	}
 	if k, keeps := p.(policy.MemberKeeper); keeps {
 		k.SetMembers(members)

@@ -45,36 +45,31 @@ func (s Settings) WithDefaults() Settings {
 
 // Check reports all faults at once.
 func (s *Settings) Check() error {
-	faults := []error{s.Setup.Check(1, maxWorkers)}
-	for _, n := range []struct {
-		name            string
-		value, from, to float64
-	}{
-		{"rest", s.Rest, 0, 1e6},
-		{"time of a token", s.TokenTime, 0, 1e6},
-		{"cache blocks", float64(s.CacheBlocks), 1, 1 << 24},
-		{"view bytes", float64(s.ViewBytes), 1, 1 << 36},
-		{"view blocks", float64(s.ViewBlocks), 0, 1 << 24},
-	} {
-		if !workload.Within(n.value, n.from, n.to) {
-			faults = append(faults, fmt.Errorf("%s %v: give %v to %v", n.name, n.value, n.from, n.to))
-		}
-	}
+	faults := []error{s.Setup.Check(1, maxWorkers), workload.OutOfRange(
+		workload.Range{Name: "rest", Value: s.Rest, From: 0, To: 1e6},
+		workload.Range{Name: "time of a token", Value: s.TokenTime, From: 0, To: 1e6},
+		workload.Range{Name: "cache blocks", Value: float64(s.CacheBlocks), From: 1, To: 1 << 24},
+		workload.Range{Name: "view bytes", Value: float64(s.ViewBytes), From: 1, To: 1 << 36},
+		workload.Range{Name: "view blocks", Value: float64(s.ViewBlocks), From: 0, To: 1 << 24},
+	)}
 	if s.GiveBack != AtFirst && s.GiveBack != AtHead && s.GiveBack != AtEnd {
 		faults = append(faults, fmt.Errorf("pending work given back at %q: give %s, %s or %s", s.GiveBack, AtFirst, AtHead, AtEnd))
 	}
 	return errors.Join(faults...)
 }
 
-// pace is how many times as long as the median worker one takes for a block. The
-// router knows it at once here.
-func (s *Settings) pace(worker int) float64 {
-	var rates []float64
-	for i := range s.Workers {
-		rates = append(rates, s.PrefillOf(i))
+// paces are how many times as long as the median worker each takes for a block. The
+// router knows them at once here.
+func (s *Settings) paces() []float64 {
+	all := make([]float64, s.Workers)
+	for i := range all {
+		all[i] = s.PrefillOf(i)
 	}
-	slices.Sort(rates)
-	return rates[len(rates)/2] / s.PrefillOf(worker)
+	median := slices.Sorted(slices.Values(all))[len(all)/2]
+	for i, rate := range all {
+		all[i] = median / rate
+	}
+	return all
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -64,31 +64,42 @@ func (s *Setup) Check(leastWorkers, mostWorkers int) error {
 	isSynthetic := IsSynthetic(s.Workload)
 	wrong(s.Workload == "", "no workload: give one of %s, or the file of a trace", strings.Join(Synthetics(), ", "))
 	wrong(s.Rate != 0 && !isSynthetic, "rate %v: the requests of a trace have times, give a speed", s.Rate)
-	wrong(isSynthetic && !Within(s.Rate, 1e-3, 1e5), "rate %v: give 0.001 to 100000", s.Rate)
+	wrong(isSynthetic && !within(s.Rate, 1e-3, 1e5), "rate %v: give 0.001 to 100000", s.Rate)
 	wrong(!isSynthetic && s.BlockTokens < 1, "%d tokens of a block: give at least 1", s.BlockTokens)
-	for _, n := range []struct {
-		name            string
-		value, from, to float64
-	}{
-		{"speed", s.Speed, 1e-3, 1e3},
-		{"prefill rate", s.Prefill, 1e-3, 1e9},
-		{"seconds", s.Seconds, 0, 1e6},
-		{"warm-up", s.WarmUp, 0, 1e6},
-		{"max output", float64(s.MaxOutput), 1, 1 << 20},
-		{"workers", float64(s.Workers), float64(leastWorkers), float64(mostWorkers)},
-		{"worker that restarts", float64(s.Restart.Worker), 0, float64(s.Workers)},
-		{"time of the restart", s.Restart.Seconds, 0, 1e6},
-	} {
-		wrong(!Within(n.value, n.from, n.to), "%s %v: give %v to %v", n.name, n.value, n.from, n.to)
-	}
+	faults = append(faults, OutOfRange(
+		Range{"speed", s.Speed, 1e-3, 1e3},
+		Range{"prefill rate", s.Prefill, 1e-3, 1e9},
+		Range{"seconds", s.Seconds, 0, 1e6},
+		Range{"warm-up", s.WarmUp, 0, 1e6},
+		Range{"max output", float64(s.MaxOutput), 1, 1 << 20},
+		Range{"workers", float64(s.Workers), float64(leastWorkers), float64(mostWorkers)},
+		Range{"worker that restarts", float64(s.Restart.Worker), 0, float64(s.Workers)},
+		Range{"time of the restart", s.Restart.Seconds, 0, 1e6},
+	))
 	for _, v := range s.Speeds {
-		wrong(!Within(v, 1e-3, 1e3), "a worker's speed %v: give 0.001 to 1000", v)
+		wrong(!within(v, 1e-3, 1e3), "a worker's speed %v: give 0.001 to 1000", v)
 	}
 	return errors.Join(faults...)
 }
 
-// Within reports whether a number is in a range, which no NaN is.
-func Within(v, from, to float64) bool { return v >= from && v <= to }
+// Range is the number of a setting, and what it may be.
+type Range struct {
+	Name            string
+	Value, From, To float64
+}
+
+// OutOfRange reports all numbers that are not what they may be, which no NaN is.
+func OutOfRange(all ...Range) error {
+	var faults []error
+	for _, r := range all {
+		if !within(r.Value, r.From, r.To) {
+			faults = append(faults, fmt.Errorf("%s %v: give %v to %v", r.Name, r.Value, r.From, r.To))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func within(v, from, to float64) bool { return v >= from && v <= to }
 
 // PrefillOf is how many blocks a worker prefills in a second.
 func (s *Setup) PrefillOf(worker int) float64 {
