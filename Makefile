@@ -8,6 +8,8 @@ BENCHSTAT := $(GO) run golang.org/x/perf/cmd/benchstat@v0.0.0-20250813145418-2f7
 FUZZTIME  ?= 3000x
 # Most tests wait for something, so more of them run at a time than there are cores.
 PARALLEL  ?= 8
+# The race detector slows what runs, not what waits: more of them starve each other.
+RACERS    ?= 4
 # Whose targets make fuzz runs. A package's whole graph is compiled anew for that, so check
 # leaves out those with many imports; their seeds are in the tests.
 FUZZED    ?= ./...
@@ -33,7 +35,7 @@ test: ## all tests, shuffled; needs no C compiler
 	CGO_ENABLED=0 $(GO) test -shuffle=on -parallel $(PARALLEL) ./...
 
 race: ## the router's tests under the race detector
-	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -parallel $(PARALLEL) ./actors/... ./cmd/... ./prefixtree/... ./proxy/...
+	CGO_ENABLED=1 $(GO) test -race -shuffle=on -count=1 -parallel $(RACERS) ./actors/... ./cmd/... ./prefixtree/... ./proxy/...
 
 fuzz: ## a short run of every fuzz target, FUZZTIME inputs each
 	@set -e; $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' $(FUZZED) | while read p; do \
