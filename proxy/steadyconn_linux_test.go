@@ -12,8 +12,8 @@ import (
 	"loadstar/proxy/proxytest"
 )
 
-// slowClient sends a request and reads rate bytes a second of its answer, never
-// pausing for long, until the connection ends or stop is closed.
+// slowClient sends a request and reads rate bytes a second of its answer, more when
+// it was kept from it, until the connection ends or stop is closed.
 func slowClient(t testing.TB, addr string, trust *tls.Config, rate int, stop <-chan struct{}) (ended chan error) {
 	t.Helper()
 	raw, err := net.Dial("tcp", addr)
@@ -39,7 +39,7 @@ func slowClient(t testing.TB, addr string, trust *tls.Config, rate int, stop <-c
 		const step = 20 * time.Millisecond
 		tick := time.NewTicker(step)
 		defer tick.Stop()
-		b := make([]byte, rate/int(time.Second/step))
+		begun, read := time.Now(), int64(0)
 		for {
 			select {
 			case <-stop:
@@ -47,10 +47,12 @@ func slowClient(t testing.TB, addr string, trust *tls.Config, rate int, stop <-c
 				return
 			case <-tick.C:
 			}
-			if _, err := io.ReadFull(c, b); err != nil {
+			due := int64(time.Since(begun).Seconds() * float64(rate))
+			if _, err := io.CopyN(io.Discard, c, due-read); err != nil {
 				ended <- err
 				return
 			}
+			read = due
 		}
 	}()
 	return ended
@@ -79,7 +81,7 @@ func TestSlowClientIsServed(t *testing.T) {
 				}
 			})
 			o := testOptions("round_robin")
-			o.Timeouts.ClientWrite = 600 * time.Millisecond
+			o.Timeouts.ClientWrite = 1500 * time.Millisecond
 			r := startRouter(t, o, w)
 			addr, trust := r.addr, (*tls.Config)(nil)
 			if tc.tls {
@@ -92,7 +94,7 @@ func TestSlowClientIsServed(t *testing.T) {
 			select {
 			case err := <-ended:
 				t.Errorf("a client that reads was cut: %v", err)
-			case <-time.After(4 * time.Second):
+			case <-time.After(8 * time.Second):
 			}
 			if got := r.load(w); got != 1 {
 				t.Errorf("load %d while the client reads, want 1", got)
