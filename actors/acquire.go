@@ -29,7 +29,7 @@ func (s *state) acquire(r *Request) {
 	if r.Role == Decode {
 		k.held = len(r.Key)
 	}
-	r.grant = s.lend(c, phase, k, r.Now)
+	r.grant = s.place(c, r.Role, phase, k, r)
 }
 
 // acquirePair answers a request that is prefilled at one worker and decoded at
@@ -59,7 +59,7 @@ func (s *state) acquirePair(r *Request) {
 		return
 	}
 	s.charge(r)
-	r.grant = s.lend(p, Prefilling, work{pending: p.missing(), tells: true}, r.Now)
+	r.grant = s.place(p, Prefill, Prefilling, work{pending: p.missing(), tells: true}, r)
 	r.second = s.lend(d, Reserved, work{held: len(r.Key)}, r.Now)
 }
 
@@ -77,7 +77,7 @@ func (s *state) begin(t ticket, r *Request) {
 	r.also = also{sl.worker, -1}
 	defer func() { r.also = also{} }()
 	if !r.Movable || s.fit(sl, r) {
-		s.advance(t)
+		s.advance(t, Reserved, Decoding)
 		r.grant = s.view(sl.worker, t, Decision{})
 		return
 	}
@@ -87,7 +87,7 @@ func (s *state) begin(t ticket, r *Request) {
 		return
 	}
 	if c.worker == sl.worker {
-		s.advance(t)
+		s.advance(t, Reserved, Decoding)
 		r.grant = s.view(sl.worker, t, c.decision)
 		return
 	}
@@ -133,8 +133,12 @@ func (s *state) refusal(r *Request, role Role) error {
 }
 
 // charge notes in the retry budget, and for its model, that r is granted what it
-// asks for.
+// asks for. It is charged once, however often it was parked.
 func (s *state) charge(r *Request) {
+	if r.charged {
+		return
+	}
+	r.charged = true
 	if m := s.scope.model; m != nil {
 		m.granted++
 	}

@@ -88,7 +88,7 @@ func (s *state) acquireRegular(r *Request, pair bool) {
 	}
 	s.charge(r)
 	r.served = Regular
-	g := s.lend(c, Plain, work{pending: c.missing(), tells: r.Stream}, r.Now)
+	g := s.place(c, Regular, Plain, work{pending: c.missing(), tells: r.Stream}, r)
 	if pair {
 		r.second = g
 	} else {

@@ -297,7 +297,7 @@ func (b *books) step(t *testing.T, r *Registry, o Options, specs []Spec, op byte
 		l := pick()
 		want := l.live && l.phase == Reserved
 		got := false
-		onLoop(t, r, func(s *state) { got = s.advance(l.lease.ticket) })
+		onLoop(t, r, func(s *state) { got = s.advance(l.lease.ticket, Reserved, Decoding) })
 		if got != want {
 			t.Fatalf("advance of a lease in phase %v, live %v = %v, want %v", l.phase, l.live, got, want)
 		}

@@ -273,8 +273,8 @@ func wantBalanced(t testing.TB, r *Registry) {
 			}
 			here += n
 		}
-		if got, want := w.Load, here-w.InPhase[Reserved]; got != want {
-			t.Errorf("load of %s = %d, want %d: all phases but reserved", w.URL, got, want)
+		if got, want := w.Load, here-w.InPhase[Reserved]-w.InPhase[Parked]; got != want {
+			t.Errorf("load of %s = %d, want %d: all phases but reserved and parked", w.URL, got, want)
 		}
 		sum += here
 	}

@@ -96,13 +96,13 @@ func (s *source) structOf(t *testing.T, name string) *types.Struct {
 // totals that must agree with them, and what says of which worker and in which
 // phase a lease stands.
 var counters = map[string][]string{
-	"worker": {"inPhase", "pending", "held", "granted"},
+	"worker": {"inPhase", "pending", "sent", "parked", "held", "granted"},
 	"state":  {"live", "granted", "returned", "refused"},
 	"slot":   {"gen", "worker", "phase", "live", "pending", "held"},
 	"ticket": {"gen", "slot"},
 	"room":   {"admitted", "admissions", "dismissed"},
 	"pass":   {"gen", "live"},
-	"queue":  {"size", "waiting", "readmit"},
+	"queue":  {"size", "waiting", "readmit", "parked"},
 }
 
 // wantWrites is every place that may write one. A ++ in a loop is one place, so
@@ -123,6 +123,12 @@ var wantWrites = map[string]int{
 	// A share of pending work is given back by whoever is first: the end of the
 	// lease, the first byte, or its time.
 	"grant: worker.pending +=":     1,
+	"grant: worker.sent +=":        1,
+	"grant: worker.parked +=":      1,
+	"advance: worker.parked -=":    1,
+	"advance: worker.sent +=":      1,
+	"prefilled: worker.parked -=":  1,
+	"prefilled: worker.sent -=":    1,
 	"prefilled: worker.pending -=": 1,
 	"prefilled: slot.pending =":    1,
 	"grant: worker.held +=":        1,
@@ -163,13 +169,15 @@ var wantWrites = map[string]int{
 	"dismiss: pass.gen ++":       1,
 	"dismiss: pass.live =":       1,
 
-	"push: queue.size ++":      1,
-	"push: queue.waiting ++":   1,
-	"push: queue.readmit ++":   1,
-	"push: ticket{gen slot}":   1,
-	"remove: queue.size --":    1,
-	"remove: queue.waiting --": 1,
-	"remove: queue.readmit --": 1,
+	"push: queue.size ++":         1,
+	"push: queue.waiting ++":      1,
+	"push: queue.readmit ++":      1,
+	"turn: ticket{gen slot}":      1,
+	"leaveLane: queue.size --":    1,
+	"leaveLane: queue.waiting --": 1,
+	"leaveLane: queue.readmit --": 1,
+	"setAside: queue.parked ++":   1,
+	"remove: queue.parked --":     1,
 
 	"newRoom: room{}":  1,
 	"newRoom: queue{}": 1,
@@ -418,12 +426,16 @@ func (w *writeFinder) own(fun ast.Expr) bool {
 // No message returns leases on the quiet: a lease begins where a worker was
 // chosen for it and ends when its holder's return arrives, or when its holder
 // begins to decode and is moved; nothing else calls for either. That a
-// worker is sick, gone or silent is no reason.
+// worker is sick, gone or silent is no reason. A parked lease has no holder yet:
+// the loop begins and ends it, and hands it over when it starts.
 func TestWhoGrantsAndReturns(t *testing.T) {
 	want := map[string]int{
 		"lend: grant":          1,
 		"begin: advance":       2,
 		"begin: giveBack":      1,
+		"yield: giveBack":      2,
+		"start: advance":       1,
+		"moveOn: serve":        1,
 		"loop: giveBack":       2, // judged at once, or later
 		"serveAs: acquire":     1,
 		"serveAs: acquirePair": 1,

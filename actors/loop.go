@@ -39,7 +39,7 @@ func (r *Registry) loop(s *state) {
 		case kindControl:
 			m.control.apply(s)
 		}
-		if s.room.queue.size > 0 {
+		if s.room.queue.size > 0 || s.room.queue.parked > 0 {
 			s.hear(m.now)
 			s.callIn()
 		}

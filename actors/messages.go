@@ -153,6 +153,7 @@ type drain struct{ idle chan<- struct{} }
 
 func (m drain) apply(s *state) {
 	s.draining = append(s.draining, m.idle)
+	s.startAll()
 	s.closeRoom()
 	s.noteIdle()
 }
@@ -209,9 +210,13 @@ type Request struct {
 	pass       ticket // of an admission that was granted
 	retryAfter int
 	waited     int64
-	left       bool // the client left meanwhile; the handler's
-	also       also // scratch of the loop
-	strict     bool // likewise: those that failed are not taken, whoever is left
+	left       bool  // the client left meanwhile; the handler's
+	placed     grant // what was granted when it was parked at once; for the handler to look at while it waits
+	charged    bool  // scratch of the loop
+	parked     bool  // likewise: what was granted is parked
+	starts     Phase // likewise: and this is what it starts with
+	also       also  // scratch of the loop
+	strict     bool  // likewise: those that failed are not taken, whoever is left
 
 	served Role // in which the worker serves the request
 }
@@ -245,4 +250,5 @@ func (q *Request) ready() {
 	}
 	q.grant.err = ErrStopped
 	q.queued, q.left, q.pass, q.retryAfter, q.waited = false, false, ticket{}, 0, 0
+	q.placed, q.charged, q.parked = grant{}, false, false
 }

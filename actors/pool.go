@@ -35,7 +35,7 @@ func (s *state) disturb(w *worker) {
 			s.pools[r].stale = true
 		}
 	}
-	s.room.unsettled = true
+	s.room.unsettled, s.parkedAstray = true, true
 }
 
 // candidates returns the workers that may serve r in a role, by rising ID, and

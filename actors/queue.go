@@ -31,6 +31,7 @@ type queue struct {
 	waiting [Classes]int
 	turns   [Classes]int64 // when one of each class was last served
 	readmit int            // of size, those that are admitted already
+	parked  int            // further waiters, which are in no lane: those whose leases are parked
 }
 
 // waiter is one request that waits.
@@ -43,8 +44,13 @@ type waiter struct {
 	seq        uint64
 	since      int64 // nanoseconds
 	until      int64
-	lane       *lane
+	lane       *lane // nil for one that is parked
 	prev, next *waiter
+
+	lease, second ticket // that are parked, and reserved with it
+	worker        WorkerID
+	at            int // its place in the worker's line
+	starts        Phase
 }
 
 // need is what decides where a request can be served, and so whether it can.
@@ -76,6 +82,23 @@ func alike(a, b *waiter) bool {
 
 // push has a request wait. There must be room for it.
 func (q *queue) push(r *Request, reply chan<- struct{}, n need, now, until int64) ticket {
+	w := q.enter(r, reply, n, now)
+	w.until = until
+	q.size++
+	class := classOf(r)
+	q.waiting[class]++
+	if n.admitted {
+		q.readmit++
+	}
+	q.line(w, class, q.tenants.join(r.Tenant), now)
+	return w.turn()
+}
+
+// turn names a wait.
+func (w *waiter) turn() ticket { return ticket{gen: w.gen, slot: w.slot} }
+
+// enter begins a wait, in no lane.
+func (q *queue) enter(r *Request, reply chan<- struct{}, n need, now int64) *waiter {
 	var w *waiter
 	if k := len(q.free); k > 0 {
 		w = q.free[k-1]
@@ -85,15 +108,8 @@ func (q *queue) push(r *Request, reply chan<- struct{}, n need, now, until int64
 		q.slots = append(q.slots, w)
 	}
 	q.seq++
-	*w = waiter{need: n, request: r, reply: reply, slot: w.slot, gen: w.gen, seq: q.seq, since: now, until: until}
-	q.size++
-	class := classOf(r)
-	q.waiting[class]++
-	if n.admitted {
-		q.readmit++
-	}
-	q.line(w, class, q.tenants.join(r.Tenant), now)
-	return ticket{gen: w.gen, slot: w.slot}
+	*w = waiter{need: n, request: r, reply: reply, slot: w.slot, gen: w.gen, seq: q.seq, since: now}
+	return w
 }
 
 // line puts a waiter at the end of the lane it belongs to.
@@ -154,16 +170,34 @@ func (q *queue) unlink(w *waiter) {
 
 // remove ends a wait.
 func (q *queue) remove(w *waiter) {
+	if w.lane == nil {
+		q.parked--
+	} else {
+		q.leaveLane(w)
+	}
+	*w = waiter{slot: w.slot, gen: w.gen + 1}
+	q.free = append(q.free, w)
+}
+
+// setAside has a waiter, that is in a lane or has just entered, wait for its parked
+// lease.
+func (q *queue) setAside(w *waiter) {
+	if w.lane != nil {
+		q.leaveLane(w)
+	}
+	q.parked++
+}
+
+func (q *queue) leaveLane(w *waiter) {
 	class, tenant := w.lane.class, w.lane.tenant
 	q.unlink(w)
+	w.lane = nil
 	q.tenants.leave(tenant)
 	q.size--
 	q.waiting[class]--
 	if w.admitted {
 		q.readmit--
 	}
-	*w = waiter{slot: w.slot, gen: w.gen + 1}
-	q.free = append(q.free, w)
 }
 
 // find returns the waiter that t names, or nil when its wait is over.
@@ -253,7 +287,7 @@ func (q *queue) ahead(r *Request) int {
 func (q *queue) regroup(needOf func(w *waiter) need) {
 	all := make([]*waiter, 0, q.size)
 	for _, w := range q.slots {
-		if w.request != nil {
+		if w.lane != nil {
 			all = append(all, w)
 		}
 	}

@@ -21,6 +21,7 @@ type Options struct {
 	MaxWorkers    int           // most members at a time
 	AnyForUnknown bool          // a model that nobody serves goes to any worker
 	Room          RoomOptions
+	Backlog       int // blocks of prompt sent to a worker and not yet prefilled, from which on further ones are parked, where the policy reads pending work; 0 parks nothing
 }
 
 // Registry hands requests to workers. Its methods are safe for concurrent use:
@@ -43,7 +44,7 @@ func NewRegistry(o Options) (*Registry, error) {
 		return nil, err
 	}
 	go r.loop(s)
-	if o.Room.waits() {
+	if o.Room.waits() || o.Backlog > 0 {
 		go r.tick(s.room.ticks, o.Room.Now)
 	}
 	return r, nil

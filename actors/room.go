@@ -46,7 +46,8 @@ type room struct {
 	ticks     chan struct{} // capacity one: asks the clock for one tick
 	ticking   bool          // one was asked for and hasn't come
 
-	waits    uint64 // requests that had to wait, since the start
+	waits    uint64 // requests that had to wait for room, since the start
+	parks    uint64 // and that were parked
 	refusals [numRefusals]uint64
 }
 
@@ -115,13 +116,19 @@ func (s *state) arrive(r *Request, reply chan<- struct{}, pair bool) {
 		if r.grant.err != nil && errors.Is(r.grant.err, errFull) {
 			s.turnAway(r, ErrQueueFull)
 		}
+		if r.parked {
+			s.park(nil, r, reply, pair)
+		}
 	default:
 		s.hear(r.Now)
 		if m.queue.size > 0 {
 			s.settle() // time alone may have made room, and who waits goes first
 		}
-		if !s.attempt(r, pair) {
+		switch {
+		case !s.attempt(r, pair):
 			s.line(r, reply, pair)
+		case r.parked:
+			s.park(nil, r, reply, pair)
 		}
 	}
 	reply <- struct{}{}
@@ -256,8 +263,9 @@ const maxRetryAfter = 60
 // callIn is called behind every message while requests wait: whatever it has
 // changed, nobody waits for what is there.
 func (s *state) callIn() {
+	s.sendOn()
 	s.settle()
-	if m := &s.room; m.queue.size > 0 && !m.ticking {
+	if m := &s.room; (m.queue.size > 0 || m.queue.parked > 0) && !m.ticking {
 		m.ticking = true
 		m.ticks <- struct{}{} // has room: no tick is asked for twice
 	}
@@ -291,6 +299,10 @@ func (s *state) settle() {
 		} else {
 			q.served(w, m.clock)
 		}
+		if r.parked {
+			s.park(w, r, w.reply, w.pair)
+			continue
+		}
 		s.call(w)
 	}
 }
@@ -304,9 +316,22 @@ func (s *state) call(w *waiter) {
 }
 
 func (s *state) expire(w *waiter) {
-	err := ErrQueueTimeout
-	if w.until == w.request.Deadline {
-		err = ErrDeadline
+	late := w.until == w.request.Deadline
+	switch {
+	case late:
+		s.sendAway(w, ErrDeadline, Aborted)
+	case w.lane == nil:
+		s.start(w)
+	default:
+		s.sendAway(w, ErrQueueTimeout, Aborted)
+	}
+}
+
+// sendAway ends a wait with an error, and the parked leases with a cause if there
+// are.
+func (s *state) sendAway(w *waiter, err error, c Cause) {
+	if w.lane == nil {
+		s.yield(w, c)
 	}
 	s.turnAway(w.request, err)
 	s.call(w)
@@ -326,8 +351,7 @@ func (s *state) tick(now int64) {
 // leave ends the wait that t names, if it isn't over.
 func (s *state) leave(t ticket) {
 	if w := s.room.queue.find(t); w != nil {
-		s.turnAway(w.request, ErrClientLeft)
-		s.call(w)
+		s.sendAway(w, ErrClientLeft, ClientGone)
 	}
 }
 
@@ -335,8 +359,7 @@ func (s *state) leave(t ticket) {
 func (s *state) closeRoom() {
 	for _, w := range s.room.queue.slots {
 		if w.request != nil {
-			s.turnAway(w.request, ErrStopped)
-			s.call(w)
+			s.sendAway(w, ErrStopped, Aborted)
 		}
 	}
 }

@@ -36,14 +36,17 @@ type Snapshot struct {
 	Shadows       []ShadowView // nil without shadow policies
 }
 
-// RoomView is the limits' side of a Snapshot. Without limits it is all zero.
+// RoomView is the limits' side of a Snapshot. Without limits it is all zero, but for
+// what is parked.
 type RoomView struct {
 	Admitted   int    // admissions granted and not yet ended
 	Admissions uint64 // since the start
 	Dismissed  uint64
 	Waiting    [Classes]int // by class
 	OldestWait time.Duration
-	Waits      uint64 // requests that had to wait, since the start
+	Waits      uint64 // requests that had to wait for room, since the start
+	Parked     int    // requests whose worker is chosen and has enough to do
+	Parks      uint64 // since the start
 	Refusals   [numRefusals]uint64
 }
 
@@ -64,7 +67,7 @@ type WorkerView struct {
 	CBBad    uint64
 	CBSpared uint64 // times it stayed closed, or was closed, for too many were out
 	Draining bool   // gets no further requests, and is removed with its last lease
-	Load     int    // live leases but for those reserved
+	Load     int    // live leases but for those reserved and parked
 	Foreign  int    // what other processes run there; no part of Load
 	InPhase  [numPhases]int
 	Pending  int     // blocks of prompt granted and not yet prefilled
@@ -194,7 +197,7 @@ func (s *state) workerView(id WorkerID, now int64) WorkerView {
 func (m *room) view(now int64) RoomView {
 	v := RoomView{
 		Admitted: m.admitted, Admissions: m.admissions, Dismissed: m.dismissed,
-		Waiting: m.queue.waiting, Waits: m.waits, Refusals: m.refusals,
+		Waiting: m.queue.waiting, Waits: m.waits, Parked: m.queue.parked, Parks: m.parks, Refusals: m.refusals,
 	}
 	if since, ok := m.queue.oldest(); ok {
 		v.OldestWait = time.Duration(max(now-since, 0))

@@ -163,7 +163,7 @@ func (s *state) owe(w *worker, n uint32, now int64) {
 		return
 	}
 	sl := &s.slots[n]
-	sl.due = now + int64(min(float64(w.pending)/rate, math.MaxInt32*float64(time.Second)))
+	sl.due = now + int64(min(float64(w.pending-w.parked)/rate, math.MaxInt32*float64(time.Second)))
 	if last := w.dues.last; last != 0 {
 		s.slots[last-1].nextDue = n + 1
 	} else {
@@ -184,7 +184,16 @@ func (s *state) owesNoMore(w *worker, sl *slot, now int64) {
 // caller has the pools know of it.
 func (s *state) prefilled(w *worker, sl *slot) {
 	w.pending -= sl.pending
+	switch {
+	case sl.phase == Parked:
+		w.parked -= sl.pending
+	case sl.tells:
+		w.sent -= sl.pending
+	}
 	sl.pending = 0
+	if len(w.line) > 0 {
+		s.eased = append(s.eased, sl.worker)
+	}
 	if sl.due == 0 {
 		return
 	}

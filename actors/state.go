@@ -26,16 +26,17 @@ var (
 // Phase says in which part of a request's life a lease stands.
 type Phase uint8
 
-// Phases. All but Reserved are running load.
+// Phases. All but Reserved and Parked are running load.
 const (
 	Plain      Phase = iota // a whole request at a regular worker
 	Reserved                // chosen for decode, prefill still running elsewhere
 	Prefilling              // the prefill part of a request
 	Decoding                // the decode part of a request
+	Parked                  // chosen for what it starts with, and not sent yet
 	numPhases
 )
 
-var phaseNames = [numPhases]string{"plain", "reserved", "prefill", "decode"}
+var phaseNames = [numPhases]string{"plain", "reserved", "prefill", "decode", "parked"}
 
 // String returns the name that metrics and the admin API use.
 func (p Phase) String() string { return phaseNames[p] }
@@ -63,6 +64,10 @@ type state struct {
 	lapseAt  int64 // when to forget what workers have said of themselves; never, if none has
 	room     room
 	foreign  map[string]map[string]Elsewhere // by origin and by worker's URL; see setForeign
+
+	parks        [numRoles]bool // whose leases may be parked
+	eased        []WorkerID     // that have less to do than before, with something parked there
+	parkedAstray bool           // something may be parked at a worker that was taken out
 
 	slots     []slot
 	freeSlots []uint32
@@ -104,6 +109,9 @@ type worker struct {
 	foreign  int            // what other processes run there; written by weigh and by nothing else
 	inPhase  [numPhases]int // live leases; written by grant, advance and giveBack and by nothing else
 	pending  int            // blocks of prompt granted and not yet prefilled
+	sent     int            // of them, those of which a first byte will tell, at the worker
+	parked   int            // and those of parked leases, of which one will tell later
+	line     []*waiter      // of the parked leases, in no order
 	held     int            // blocks of prompt of the leases that decode, or are reserved to
 	speed    speed
 	dues     dues
@@ -114,13 +122,13 @@ type worker struct {
 	said           said
 }
 
-// load is what runs at the worker: every live lease but those reserved.
+// load is what runs at the worker: every live lease but those reserved and parked.
 func (w *worker) load() int {
 	return w.inPhase[Plain] + w.inPhase[Prefilling] + w.inPhase[Decoding]
 }
 
 // leases is how many leases are live at the worker.
-func (w *worker) leases() int { return w.load() + w.inPhase[Reserved] }
+func (w *worker) leases() int { return w.load() + w.inPhase[Reserved] + w.inPhase[Parked] }
 
 // slot is the registry's memory of one live lease.
 type slot struct {
@@ -146,6 +154,9 @@ func newState(o Options, events chan<- Event) (*state, error) {
 	room, err := newRoom(o.Room)
 	if err != nil {
 		return nil, err
+	}
+	if o.Backlog < 0 || o.Backlog > 0 && o.Room.Now == nil {
+		return nil, fmt.Errorf("a backlog of %d blocks: give 0 or more, and with one the clock that Request.Now is read from", o.Backlog)
 	}
 	s := &state{
 		opts:    o,
@@ -179,6 +190,9 @@ func newState(o Options, events chan<- Event) (*state, error) {
 	if slices.ContainsFunc(o.Shadows, policy.NeedsWork) {
 		s.speeds.at = math.MinInt64
 	}
+	for r, name := range o.Policy {
+		s.parks[r] = o.Backlog > 0 && policy.NeedsWork(name)
+	}
 	return s, nil
 }
 
@@ -195,6 +209,12 @@ func (s *state) grant(id WorkerID, p Phase, k work, now int64) ticket {
 	w := &s.workers[id]
 	w.inPhase[p]++
 	w.pending += k.pending
+	switch {
+	case p == Parked:
+		w.parked += k.pending
+	case k.tells:
+		w.sent += k.pending
+	}
 	w.held += k.held
 	w.granted++
 	s.recount(w)
@@ -235,18 +255,22 @@ func (s *state) find(t ticket) *slot {
 	return sl
 }
 
-// advance moves a lease from Reserved to Decoding. It reports false when t is
-// spent or isn't reserved.
-func (s *state) advance(t ticket) bool {
+// advance moves a lease from one phase to another. It reports false when t is
+// spent or isn't in the first.
+func (s *state) advance(t ticket, from, to Phase) bool {
 	sl := s.find(t)
-	if sl == nil || sl.phase != Reserved {
+	if sl == nil || sl.phase != from {
 		return false
 	}
 	w := &s.workers[sl.worker]
-	w.inPhase[Reserved]--
-	w.inPhase[Decoding]++
+	w.inPhase[from]--
+	w.inPhase[to]++
+	if from == Parked {
+		w.parked -= sl.pending
+		w.sent += sl.pending
+	}
 	s.recount(w)
-	sl.phase = Decoding
+	sl.phase = to
 	return true
 }
 

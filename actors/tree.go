@@ -148,6 +148,10 @@ func (t *Tree) wait(q *Request, c Client) grant {
 	default:
 	}
 	<-q.reply
+	if l := &q.placed; q.queued && l.ticket.gen != 0 {
+		// Others with this prompt should follow it, not meet it there by chance.
+		t.insert(treeInsert, q.Key, l.worker, q.Model, l.ticket, cap(t.inbox))
+	}
 	t.registry.await(q, c)
 	return q.grant
 }

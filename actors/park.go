@@ -1,0 +1,211 @@
+package actors
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+	"time"
+)
+
+// An engine works on as much prompt at a time as it can, and on the rest in the order
+// in which that came, so a short prompt waits behind a long one. A lease whose worker
+// has Backlog blocks before it is therefore parked: its worker is chosen and its share
+// of work counted, but the request is sent only when enough has been worked off. Of
+// those parked at a worker the one goes first that has waited longest for its size:
+// "highest response ratio next" (Brinch Hansen, 1971). The short ones don't wait for
+// the long ones, and none waits for ever.
+//
+// Only answers whose first byte tells that the prompt is worked off take part. Others
+// are sent at once and don't count: a worker must never be kept from work by a guess.
+//
+// Who asked is told to wait, as in the waiting room, and gets the lease when it starts.
+// Should the worker be taken out before, another one is chosen.
+
+const (
+	// maxParked bounds those parked at a time, and with them the look at all of a worker
+	// that finds the next one. Beyond it each that comes sends another one on.
+	maxParked = 1 << 13
+
+	// longestPark is how long a request is parked at most. It is sent then, whatever is
+	// before it.
+	longestPark = 30 * int64(time.Second)
+
+	// parkGrace is what every request is taken to have waited before it came: among
+	// those that have hardly waited, the short ones go first.
+	parkGrace = int64(time.Second)
+)
+
+// place grants a lease at the chosen worker, and parks it where that has enough to do.
+func (s *state) place(c choice, role Role, p Phase, k work, r *Request) grant {
+	if !s.parks[role] || !k.tells || r.Own || !s.isBusy(c.worker) {
+		return s.lend(c, p, k, r.Now)
+	}
+	r.parked, r.starts = true, p
+	return s.lend(c, Parked, k, r.Now)
+}
+
+// isBusy reports whether a worker has so much to do that the next one is parked.
+func (s *state) isBusy(id WorkerID) bool {
+	w := &s.workers[id]
+	if w.sent < s.opts.Backlog {
+		return false
+	}
+	if s.room.queue.parked < maxParked {
+		return true
+	}
+	if len(w.line) == 0 {
+		return false
+	}
+	s.start(s.nextParked(w))
+	return true
+}
+
+// park has a request wait until its lease, which was granted parked, starts. It may
+// have waited for room before, as x.
+func (s *state) park(x *waiter, r *Request, reply chan<- struct{}, pair bool) {
+	q := &s.room.queue
+	s.hear(r.Now)
+	if x == nil {
+		x = q.enter(r, reply, need{pair: pair}, s.room.clock)
+		r.queued, r.turn = true, x.turn()
+		r.placed = r.grant // while it waits, only the loop may look at the grant
+		if r.placed.ticket.gen == 0 {
+			r.placed = r.second
+		}
+	}
+	q.setAside(x)
+	s.room.parks++
+	x.until = s.room.clock + longestPark
+	if r.Deadline != 0 {
+		x.until = min(x.until, r.Deadline)
+	}
+	s.lineUp(x)
+}
+
+// lineUp puts a waiter among those parked at the worker of its request's lease.
+func (s *state) lineUp(x *waiter) {
+	var none ticket
+	r := x.request
+	x.lease, x.second, x.starts = r.grant.ticket, none, r.starts
+	switch {
+	case x.lease == none: // it stands in the place of a pair's second
+		x.lease = r.second.ticket
+	case x.pair:
+		x.second = r.second.ticket
+	}
+	x.worker = s.slots[x.lease.slot].worker
+	w := &s.workers[x.worker]
+	x.at = len(w.line)
+	w.line = append(w.line, x)
+}
+
+// stepOut takes a waiter out of its worker's line.
+func (s *state) stepOut(x *waiter) {
+	w := &s.workers[x.worker]
+	last := len(w.line) - 1
+	w.line[x.at] = w.line[last]
+	w.line[x.at].at = x.at
+	w.line[last] = nil
+	w.line = w.line[:last]
+}
+
+// nextParked is who is to be sent next of those parked at a worker.
+func (s *state) nextParked(w *worker) *waiter {
+	var next *waiter
+	most := math.Inf(-1)
+	for _, x := range w.line {
+		urgency := s.urgency(x)
+		if next == nil || urgency > most || urgency == most && x.seq < next.seq {
+			next, most = x, urgency
+		}
+	}
+	return next
+}
+
+// urgency is how long a parked request has waited for each block that its worker has
+// to prefill. As in the waiting room, a class is worth an interval.
+func (s *state) urgency(x *waiter) float64 {
+	waited := s.room.clock - x.since + parkGrace + int64(classOf(x.request))*s.room.queue.ageing
+	return float64(waited) / float64(s.slots[x.lease.slot].pending+1)
+}
+
+// start sends a parked request on.
+func (s *state) start(x *waiter) {
+	s.stepOut(x)
+	s.advance(x.lease, Parked, x.starts)
+	sl := s.find(x.lease)
+	sl.since = s.room.clock
+	s.call(x)
+}
+
+// sendOn starts what is parked at workers that have less to do, and finds other
+// workers for what is parked at those that are taken out.
+func (s *state) sendOn() {
+	if s.parkedAstray {
+		s.parkedAstray = false
+		for i := range s.workers {
+			if len(s.workers[i].line) > 0 {
+				s.eased = append(s.eased, WorkerID(i))
+			}
+		}
+	}
+	for k := 0; k < len(s.eased); k++ { // it grows meanwhile
+		id := s.eased[k]
+		w := &s.workers[id]
+		if w.isLost() {
+			all := slices.Clone(w.line)
+			slices.SortFunc(all, func(a, b *waiter) int { return cmp.Compare(a.seq, b.seq) })
+			for _, x := range all {
+				s.moveOn(x)
+			}
+			continue
+		}
+		for len(w.line) > 0 && w.sent < s.opts.Backlog {
+			s.start(s.nextParked(w))
+		}
+	}
+	s.eased = s.eased[:0]
+}
+
+// startAll sends on all that is parked.
+func (s *state) startAll() {
+	for _, x := range s.room.queue.slots {
+		if x.request != nil && x.lane == nil {
+			s.start(x)
+		}
+	}
+}
+
+// isLost reports whether nothing parked at a worker should be sent there.
+func (w *worker) isLost() bool {
+	return !w.member || !w.health.healthy || w.emptying.on() || w.life.wedged || w.breaker.state == BreakerOpen
+}
+
+// moveOn finds another worker for a parked request.
+func (s *state) moveOn(x *waiter) {
+	r := x.request
+	s.yield(x, Moved)
+	r.Now, r.parked = max(r.Now, s.room.clock), false
+	s.serve(r, x.pair)
+	if r.parked {
+		s.lineUp(x)
+		return
+	}
+	if errors.Is(r.grant.err, errFull) {
+		r.grant.err = ErrQueueFull
+	}
+	if r.grant.err != nil {
+		s.turnAway(r, r.grant.err)
+	}
+	s.call(x)
+}
+
+// yield gives the leases of a parked request back.
+func (s *state) yield(x *waiter, c Cause) {
+	s.stepOut(x)
+	s.giveBack(x.lease, c, s.room.clock)
+	if x.second.gen != 0 {
+		s.giveBack(x.second, c, s.room.clock)
+	}
+}
