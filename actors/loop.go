@@ -117,21 +117,44 @@ func (r *Registry) wait(q *Request, c Client) grant {
 // that q waits. The loop answers all who wait before it ends.
 func (r *Registry) await(q *Request, c Client) {
 	if q.queued {
-		var leaving <-chan struct{}
-		if c != nil {
-			leaving = c.Leaving()
-		}
-		select {
-		case <-q.reply:
-		case <-leaving:
-			q.left = true
-			r.send(message{kind: kindLeave, ticket: q.turn})
-			<-q.reply
-		}
+		r.attend(q, c)
 	}
 	if q.pass.gen != 0 {
 		q.Admission = Admission{q.pass, r}
 	}
+}
+
+// attend waits for the second answer to q. If c panics, q is withdrawn, and what it
+// may have been granted meanwhile is given back.
+func (r *Registry) attend(q *Request, c Client) {
+	answered := false
+	defer func() {
+		if answered {
+			return
+		}
+		r.send(message{kind: kindLeave, ticket: q.turn})
+		<-q.reply
+		if prefill, decode, err := r.pair(q.grant, q); err == nil {
+			prefill.Release(Aborted, q.Now)
+			decode.Release(Aborted, q.Now)
+		}
+		if q.pass.gen != 0 {
+			a := Admission{q.pass, r}
+			a.Release(q.Now)
+		}
+	}()
+	var leaving <-chan struct{}
+	if c != nil {
+		leaving = c.Leaving()
+	}
+	select {
+	case <-q.reply:
+	case <-leaving:
+		q.left = true
+		r.send(message{kind: kindLeave, ticket: q.turn})
+		<-q.reply
+	}
+	answered = true
 }
 
 // ask sends a control message and waits for its reply.

@@ -250,5 +250,5 @@ func (q *Request) ready() {
 	}
 	q.grant.err = ErrStopped
 	q.queued, q.left, q.pass, q.retryAfter, q.waited = false, false, ticket{}, 0, 0
-	q.placed, q.charged, q.parked = grant{}, false, false
+	q.second.ticket, q.placed.ticket, q.charged, q.parked = ticket{}, ticket{}, false, false
 }

@@ -107,7 +107,9 @@ func (r *Registry) pair(g grant, q *Request) (prefill, decode Lease, err error) 
 	if g.ticket.gen != 0 {
 		prefill, _ = r.lease(g)
 	}
-	decode, _ = r.lease(q.second)
+	if q.second.ticket.gen != 0 {
+		decode, _ = r.lease(q.second)
+	}
 	return prefill, decode, nil
 }
 

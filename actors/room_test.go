@@ -472,3 +472,57 @@ func TestRefusalNames(t *testing.T) {
 		t.Errorf("%d names of %d refusals: %q", got, numRefusals, names)
 	}
 }
+
+// rude is a client whose channel can't be had.
+type rude struct{}
+
+func (rude) Leaving() <-chan struct{} { panic(errDown) }
+
+// A handler that panics while its request waits leaves nothing behind, whether that
+// waits for room or is parked.
+func TestPanicWhileWaiting(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		room RoomOptions
+	}{
+		{"for room", RoomOptions{MaxLive: 1, QueueSize: 4, QueueTimeout: time.Minute}},
+		{"parked", RoomOptions{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := parking(t, "least_work", 1, func(o *Options) {
+					tc.room.Now = o.Room.Now
+					o.Room = tc.room
+				})
+				first := r.call(prompt(r, 20))
+				again := func(q *Request) {
+					defer func() {
+						if got := recover(); got != errDown {
+							t.Errorf("recovered %v, want %v", got, errDown)
+						}
+					}()
+					_, _ = r.AcquireFor(q, rude{})
+				}
+				again(prompt(r, 3))
+				// One whose lease is on its way by then has to give that back.
+				q := prompt(r, 3)
+				letGo := holdLoop(t, r)
+				done := inBackground(func() { again(q) })
+				synctest.Wait()
+				workOff := inBackground(func() {
+					first.lease.FirstByte(0)
+					first.end(0)
+				})
+				synctest.Wait()
+				letGo()
+				<-done
+				<-workOff
+				synctest.Wait()
+				s := snap(t, r)
+				if s.Live != 0 || s.Refused != 0 || s.Room.Admitted != 0 || s.Room.Parked != 0 || s.Room.Waiting != [Classes]int{} {
+					t.Errorf("%d live, %d refused, %+v, want nothing left", s.Live, s.Refused, s.Room)
+				}
+			})
+		})
+	}
+}

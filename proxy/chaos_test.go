@@ -163,6 +163,7 @@ func newChaos(t *testing.T, phases bool, name string, rng *rand.Rand, prefills b
 	o.Router.Health.FailureThreshold, o.Router.Health.SuccessThreshold = 1, 1
 	o.Health.HealthOptions = o.Router.Health
 	o.Router.Breaker.FailureThreshold, o.Router.Breaker.Timeout = 5, 20*time.Millisecond
+	o.Router.Backlog = 1 // of two streams at a worker one waits, under the policies that know when
 	o.Timeouts.FirstByte, o.Timeouts.Idle = 30*time.Second, 30*time.Second
 	c.startWorkers(prefills)
 	c.r, c.trap = startTrapped(t, o)
@@ -327,12 +328,12 @@ func (c *chaos) watch(stop chan struct{}) {
 				phases[ph] += n
 			}
 		}
-		if sum+phases[actors.Reserved] != v.Live || v.Granted-v.Returned != uint64(v.Live) {
+		if sum+phases[actors.Reserved]+phases[actors.Parked] != v.Live || v.Granted-v.Returned != uint64(v.Live) {
 			c.t.Errorf("loads sum up to %d, %d leases are live, %d granted and %d returned", sum, v.Live, v.Granted, v.Returned)
 		}
 		if c.phases {
 			// A request may run in both phases at a time, and leave a rescue behind.
-			sum = max(phases[actors.Prefilling]+phases[actors.Plain], phases[actors.Decoding]+phases[actors.Reserved]+phases[actors.Plain]-c.r.opts.PD.Rescues)
+			sum = max(phases[actors.Prefilling]+phases[actors.Parked]+phases[actors.Plain], phases[actors.Decoding]+phases[actors.Reserved]+phases[actors.Plain]-c.r.opts.PD.Rescues)
 		}
 		if sum > open {
 			leases, err := c.r.router.Leases(c.r.now())

@@ -105,7 +105,7 @@ func startServed(t testing.TB, o Options, serve func(*Proxy, net.Listener) error
 			t.Errorf("%d releases were refused, want 0", v.Refused)
 		}
 		for i := range v.Workers {
-			if w := &v.Workers[i]; w.Load+w.InPhase[actors.Reserved] == 0 && (w.Pending != 0 || w.Held != 0) {
+			if w := &v.Workers[i]; w.Load+w.InPhase[actors.Reserved]+w.InPhase[actors.Parked] == 0 && (w.Pending != 0 || w.Held != 0) {
 				t.Errorf("%s has %d blocks pending and holds %d without a lease, want 0", w.URL, w.Pending, w.Held)
 			}
 		}

@@ -254,6 +254,8 @@ func (m *metricSet) writeRoom(w io.Writer, v *actors.Snapshot) {
 	metrics.WriteGaugeUint64(w, "loadstar_admitted_requests", uint64(r.Admitted))
 	metrics.WriteGaugeFloat64(w, "loadstar_queue_oldest_seconds", r.OldestWait.Seconds())
 	metrics.WriteCounterUint64(w, "loadstar_queue_waits_total", r.Waits)
+	metrics.WriteGaugeUint64(w, "loadstar_parked_requests", uint64(r.Parked))
+	metrics.WriteCounterUint64(w, "loadstar_parked_total", r.Parks)
 	for c, n := range r.Waiting {
 		metrics.WriteGaugeUint64(w, fmt.Sprintf("loadstar_queue_waiting{class=\"%d\"}", c), uint64(n))
 	}

@@ -96,6 +96,7 @@ type policyConfig struct {
 	BalanceRel     float64  // ratio, at least 1
 	MaxTreeBytes   int64    // memory of all prefix trees together
 	Shadows        []string // policies that are asked and not obeyed
+	BacklogTokens  int      // of prompt at a worker, from which on requests wait; 0 for none
 }
 
 // healthConfig is the active health check.

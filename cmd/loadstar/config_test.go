@@ -17,7 +17,7 @@ var defaultConfig = config{
 	Workers: workersConfig{DPSize: 1, StartupTimeout: 10 * time.Minute, StartupInterval: time.Second},
 	Sources: sourcesConfig{Kubernetes: kubernetesConfig{Port: 80}, DNSEvery: 10 * time.Second},
 	Policy: policyConfig{
-		Name: "least_work", CacheThreshold: 0.3, BalanceAbs: 64, BalanceRel: 1.5, MaxTreeBytes: 32 << 20,
+		Name: "least_work", CacheThreshold: 0.3, BalanceAbs: 64, BalanceRel: 1.5, MaxTreeBytes: 32 << 20, BacklogTokens: 8192,
 	},
 	KV: kvConfig{BlockSize: 16, Host: 0.8, External: 0.6, Disk: 0.3},
 	PD: pdConfig{

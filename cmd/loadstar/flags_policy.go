@@ -71,6 +71,19 @@ func policyOptions(c *config) []*option {
 	all = append(all, thresholds...)
 	return append(all, []*option{
 		{
+			name: "worker-backlog-tokens", arg: "N", category: category, from: ours,
+			implied: "8192; 0 with --compat",
+			presume: func(environment) string {
+				if c.Compat {
+					return "0"
+				}
+				return "8192"
+			},
+			usage: "with least_work or kv_aware, have streamed requests wait here, the short ones first, while their worker has N tokens of prompt, at four bytes, " +
+				"that it hasn't come to; not less than an engine computes in a step; 0 sends them at once",
+			one: readWhole(&p.BacklogTokens, 0, 1<<30),
+		},
+		{
 			name: "max-tree-size", arg: "BYTES", category: category, def: "33554432",
 			usage:   "keep all prefix trees together within BYTES of memory",
 			differs: "characters for each worker and tree there",

@@ -43,7 +43,7 @@ func TestReferenceCommandLines(t *testing.T) {
 			c.Workers.URLs = []string{"http://a:8000", "http://b:8000"}
 		}},
 		{"cache aware, tuned", "--policy cache_aware --cache-threshold 0.5 --balance-abs-threshold 32 --balance-rel-threshold 1.1 --eviction-interval-secs 60 --max-tree-size 16777216 --worker-urls http://a:1 http://b:1", func(c *config) {
-			c.Policy = policyConfig{Name: "cache_aware", CacheThreshold: 0.5, BalanceAbs: 32, BalanceRel: 1.1, MaxTreeBytes: 16 << 20}
+			c.Policy = policyConfig{Name: "cache_aware", CacheThreshold: 0.5, BalanceAbs: 32, BalanceRel: 1.1, MaxTreeBytes: 16 << 20, BacklogTokens: 8192}
 			c.Workers.URLs = []string{"http://a:1", "http://b:1"}
 		}},
 		{"the overhead harness", "--host 127.0.0.1 --port 41000 --worker-urls http://127.0.0.1:41001 http://127.0.0.1:41002 http://127.0.0.1:41003 http://127.0.0.1:41004 --policy cache_aware --eviction-interval 3600 --max-tree-size 67108864 --log-level warn --worker-startup-check-interval 1 --prometheus-port 41009 --prometheus-host 127.0.0.1", func(c *config) {

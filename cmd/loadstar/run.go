@@ -240,6 +240,7 @@ func proxyOptions(c config, log *slog.Logger) proxy.Options {
 	putFailover(&o, c.Failover)
 	putTracing(&o, c.Tracing)
 	putKV(&o, c, log)
+	o.Router.Backlog = (c.Policy.BacklogTokens + blockTokens - 1) / blockTokens
 	o.Router.MaxWorkers, o.Router.TreeBytes = maxWorkers, int(c.Policy.MaxTreeBytes)
 	o.Router.KeepPlacements = c.Peers.Enabled()
 	for r := range o.Router.Policy {
@@ -256,6 +257,9 @@ const (
 	maxWorkers         = 4096
 	idleConnsPerWorker = 512
 )
+
+// blockTokens is how many tokens a block of 64 bytes of the routing key is taken for.
+const blockTokens = 16
 
 // newLogger returns the log that the settings ask for, and what closes its file.
 func newLogger(c loggingConfig) (*slog.Logger, func(), error) {
