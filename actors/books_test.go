@@ -39,9 +39,9 @@ func (b *books) seeShares(t *testing.T, r *Registry, after string) {
 		}
 		for i := range s.workers {
 			w, before := &s.workers[i], uint32(0)
-			for n := w.dues.first; n != 0; before, n = n, s.slots[n-1].nextDue {
+			for n := w.dues.first; n != 0; before, n = n, s.slots[n-1].nextShare {
 				sl := &s.slots[n-1]
-				if due--; due < 0 || !sl.live || int(sl.worker) != i || sl.prevDue != before {
+				if due--; due < 0 || !sl.live || int(sl.worker) != i || sl.prevShare != before {
 					t.Fatalf("after %s: worker %d has slot %d behind %d in its line: %+v", after, i, n, before, *sl)
 				}
 			}

@@ -123,12 +123,11 @@ var wantWrites = map[string]int{
 	// A share of pending work is given back by whoever is first: the end of the
 	// lease, the first byte, or its time.
 	"grant: worker.pending +=":     1,
-	"grant: worker.sent +=":        1,
 	"grant: worker.parked +=":      1,
 	"advance: worker.parked -=":    1,
-	"advance: worker.sent +=":      1,
 	"prefilled: worker.parked -=":  1,
-	"prefilled: worker.sent -=":    1,
+	"send: worker.sent +=":         1,
+	"heard: worker.sent -=":        1,
 	"prefilled: worker.pending -=": 1,
 	"prefilled: slot.pending =":    1,
 	"grant: worker.held +=":        1,

@@ -18,6 +18,8 @@ import (
 //
 // Only answers whose first byte tells that the prompt is worked off take part. Others
 // are sent at once and don't count: a worker must never be kept from work by a guess.
+// Nor by a prompt that it has put aside: what was sent before one that is answered, and
+// isn't itself, no longer stands before others.
 //
 // Who asked is told to wait, as in the waiting room, and gets the lease when it starts.
 // Should the worker be taken out before, another one is chosen.
@@ -30,6 +32,10 @@ const (
 	// longestPark is how long a request is parked at most. It is sent then, whatever is
 	// before it.
 	longestPark = 30 * int64(time.Second)
+
+	// stillMost is for how long a worker may answer nothing until it is sent one more of
+	// what is parked: it may have put aside what it has.
+	stillMost = int64(time.Second)
 
 	// parkGrace is what every request is taken to have waited before it came: among
 	// those that have hardly waited, the short ones go first.
@@ -96,7 +102,9 @@ func (s *state) lineUp(x *waiter) {
 	}
 	x.worker = s.slots[x.lease.slot].worker
 	w := &s.workers[x.worker]
-	x.at = len(w.line)
+	if x.at = len(w.line); x.at == 0 {
+		w.stillAt = s.room.clock
+	}
 	w.line = append(w.line, x)
 }
 
@@ -130,9 +138,46 @@ func (s *state) urgency(x *waiter) float64 {
 	return float64(waited) / float64(s.slots[x.lease.slot].pending+1)
 }
 
+// send counts the share of a slot as sent.
+func (s *state) send(w *worker, n uint32) {
+	sl := &s.slots[n]
+	sl.sent = true
+	w.sent += sl.pending
+	s.append(&w.silent, n)
+}
+
+// heard ends that.
+func (s *state) heard(w *worker, sl *slot) {
+	sl.sent = false
+	w.sent -= sl.pending
+	s.unlink(&w.silent, sl)
+	if len(w.line) > 0 {
+		s.eased = append(s.eased, sl.worker)
+	}
+}
+
+// overtake has what was sent before a slot's share, of which a first byte tells, count
+// as sent no longer.
+func (s *state) overtake(w *worker, sl *slot) {
+	w.stillAt = s.room.clock
+	for w.silent.first != 0 && &s.slots[w.silent.first-1] != sl {
+		s.heard(w, &s.slots[w.silent.first-1])
+	}
+}
+
+// nudge sends one more to each worker that has something parked and has been still.
+func (s *state) nudge() {
+	for i := range s.workers {
+		if w := &s.workers[i]; len(w.line) > 0 && s.room.clock-w.stillAt >= stillMost {
+			s.start(s.nextParked(w))
+		}
+	}
+}
+
 // start sends a parked request on.
 func (s *state) start(x *waiter) {
 	s.stepOut(x)
+	s.workers[x.worker].stillAt = s.room.clock
 	s.advance(x.lease, Parked, x.starts)
 	sl := s.find(x.lease)
 	sl.since = s.room.clock

@@ -103,8 +103,8 @@ func TestParkedWaitCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := parking(t, "least_work", 1, nil)
 		first := r.call(prompt(r, 50))
-		long := r.call(prompt(r, 20))
-		time.Sleep(10 * time.Second)
+		long := r.call(prompt(r, 15))
+		time.Sleep(900 * time.Millisecond)
 		short := r.call(prompt(r, 10))
 		urgent := prompt(r, 21)
 		urgent.Class = 7
@@ -124,8 +124,66 @@ func TestParkedWaitCounts(t *testing.T) {
 		if want := []string{"high", "long", "short"}; !slices.Equal(order, want) {
 			t.Errorf("order: %v, want %v", order, want)
 		}
-		if got := short.q.Waited(); got < 0 || long.q.Waited() < 10*time.Second {
-			t.Errorf("waited %v and %v, want nothing and 10 s", got, long.q.Waited())
+		if got := short.q.Waited(); got < 0 || long.q.Waited() < 900*time.Millisecond {
+			t.Errorf("waited %v and %v, want nothing and 0.9 s", got, long.q.Waited())
+		}
+	})
+}
+
+// A long prompt is sent before shorter ones in the end.
+func TestParkedNotForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := parking(t, "least_work", 1, nil)
+		at := r.call(prompt(r, 20))
+		long := r.call(prompt(r, 5000))
+		began := time.Now()
+		for long.waits() && time.Since(began) < time.Minute {
+			next := r.call(prompt(r, 20))
+			time.Sleep(time.Second / 2)
+			workOff(r, at)
+			at = next
+		}
+		if took := time.Since(began); took < 29*time.Second || took > 31*time.Second {
+			t.Errorf("sent after %v, want the bound of half a minute", took)
+		}
+		workOff(r, at, long)
+		checkParked(t, r)
+	})
+}
+
+// A prompt that its worker has put aside, or forgotten, keeps nobody waiting.
+func TestOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := parking(t, "least_work", 1, nil)
+		lost := r.call(prompt(r, 100))
+		a, b := r.call(prompt(r, 9)), r.call(prompt(r, 10))
+		time.Sleep(time.Duration(stillMost) + 10*time.Millisecond)
+		if a.waits() || !b.waits() {
+			t.Fatal("after a second without an answer one should be sent")
+		}
+		a.lease.FirstByte(now(r))
+		if b.waits() {
+			t.Fatal("waits for a prompt that others overtake")
+		}
+		checkParked(t, r)
+		c := r.call(prompt(r, 1))
+		if !c.waits() {
+			t.Error("isn't parked behind the last one sent")
+		}
+		lost.lease.FirstByte(now(r)) // after all
+		if !c.waits() {
+			t.Error("sent when one was answered that doesn't count any more")
+		}
+		workOff(r, b)
+		if c.waits() {
+			t.Error("waits for nothing")
+		}
+		for _, x := range []*call{lost, a, c} {
+			x.end(now(r))
+		}
+		checkParked(t, r)
+		if s := snap(t, r); s.Live != 0 || s.Refused != 0 {
+			t.Errorf("%d leases live, %d refused, want none", s.Live, s.Refused)
 		}
 	})
 }
@@ -186,8 +244,8 @@ func TestParkedEnds(t *testing.T) {
 		want   error
 	}{
 		{"the client leaves", nil, func(_ *testing.T, _ *Registry, x *call) { close(x.c) }, ErrClientLeft},
-		{"its deadline comes", func(q *Request) { q.Deadline = 5 * second }, func(*testing.T, *Registry, *call) { time.Sleep(6 * time.Second) }, ErrDeadline},
-		{"it has waited as long as anything may", nil, func(*testing.T, *Registry, *call) { time.Sleep(31 * time.Second) }, nil},
+		{"its deadline comes", func(q *Request) { q.Deadline = q.Now + second/2 }, func(*testing.T, *Registry, *call) { time.Sleep(600 * time.Millisecond) }, ErrDeadline},
+		{"its worker has answered nothing for a while", nil, func(*testing.T, *Registry, *call) { time.Sleep(1100 * time.Millisecond) }, nil},
 		{"the last worker goes", nil, func(t *testing.T, r *Registry, _ *call) { remove(t, r, base(0)) }, ErrNoWorker},
 		{"the last worker is sick", nil, func(_ *testing.T, r *Registry, _ *call) {
 			for range 3 {
@@ -505,7 +563,7 @@ func checkParked(t *testing.T, r *Registry) {
 			case sl.phase == Parked:
 				w.parked += sl.pending
 				w.leases++
-			case sl.tells:
+			case sl.sent:
 				w.sent += sl.pending
 			}
 			want[sl.worker] = w
@@ -521,6 +579,15 @@ func checkParked(t *testing.T, r *Registry) {
 			}
 			if len(w.line) > 0 && (w.sent < s.opts.Backlog || w.isLost()) {
 				t.Errorf("worker %d with %d blocks has %d parked, lost %v", i, w.sent, len(w.line), w.isLost())
+			}
+			sent := 0
+			for n := w.silent.first; n != 0; n = s.slots[n-1].nextShare {
+				if sl := &s.slots[n-1]; sl.live && sl.sent && sl.worker == WorkerID(i) {
+					sent += sl.pending
+				}
+			}
+			if sent != w.sent {
+				t.Errorf("worker %d: those not heard of have %d blocks, want %d", i, sent, w.sent)
 			}
 			for at, x := range w.line {
 				if x.at != at || x.worker != WorkerID(i) || s.find(x.lease) == nil {

@@ -341,6 +341,9 @@ func (s *state) sendAway(w *waiter, err error, c Cause) {
 func (s *state) tick(now int64) {
 	s.hear(now)
 	s.room.ticking = false
+	if s.room.queue.parked > 0 {
+		s.nudge()
+	}
 	for _, w := range s.room.queue.slots {
 		if w.request != nil && w.until <= s.room.clock {
 			s.expire(w)

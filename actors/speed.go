@@ -149,9 +149,35 @@ func (s *state) rateOf(w *worker) float64 {
 	return s.speeds.median
 }
 
-// dues are a worker's shares that end by themselves, in the order in which they were
-// granted and will be worked off. Numbers are those of slots, plus one.
-type dues struct{ first, last uint32 }
+// row is some of a worker's shares, in the order in which they were granted, or sent, and
+// will be worked off. Numbers are those of slots, plus one.
+type row struct{ first, last uint32 }
+
+// append puts that of a slot, which must be in no other row, at the end.
+func (s *state) append(to *row, n uint32) {
+	sl := &s.slots[n]
+	if to.last != 0 {
+		s.slots[to.last-1].nextShare = n + 1
+	} else {
+		to.first = n + 1
+	}
+	sl.prevShare, to.last = to.last, n+1
+}
+
+// unlink takes out that of a slot, which must be in there.
+func (s *state) unlink(from *row, sl *slot) {
+	if sl.prevShare != 0 {
+		s.slots[sl.prevShare-1].nextShare = sl.nextShare
+	} else {
+		from.first = sl.nextShare
+	}
+	if sl.nextShare != 0 {
+		s.slots[sl.nextShare-1].prevShare = sl.prevShare
+	} else {
+		from.last = sl.prevShare
+	}
+	sl.prevShare, sl.nextShare = 0, 0
+}
 
 // owe has the share of a slot end when all that was granted to its worker before,
 // and itself, will have been worked off; never, if nobody's speed is known.
@@ -164,12 +190,7 @@ func (s *state) owe(w *worker, n uint32, now int64) {
 	}
 	sl := &s.slots[n]
 	sl.due = now + int64(min(float64(w.pending-w.parked)/rate, math.MaxInt32*float64(time.Second)))
-	if last := w.dues.last; last != 0 {
-		s.slots[last-1].nextDue = n + 1
-	} else {
-		w.dues.first = n + 1
-	}
-	sl.prevDue, w.dues.last = w.dues.last, n+1
+	s.append(&w.dues, n)
 }
 
 // owesNoMore notes the end of a lease that owe was called for.
@@ -187,25 +208,12 @@ func (s *state) prefilled(w *worker, sl *slot) {
 	switch {
 	case sl.phase == Parked:
 		w.parked -= sl.pending
-	case sl.tells:
-		w.sent -= sl.pending
+	case sl.sent:
+		s.heard(w, sl)
 	}
 	sl.pending = 0
-	if len(w.line) > 0 {
-		s.eased = append(s.eased, sl.worker)
+	if sl.due != 0 {
+		s.unlink(&w.dues, sl)
+		sl.due = 0
 	}
-	if sl.due == 0 {
-		return
-	}
-	if sl.prevDue != 0 {
-		s.slots[sl.prevDue-1].nextDue = sl.nextDue
-	} else {
-		w.dues.first = sl.nextDue
-	}
-	if sl.nextDue != 0 {
-		s.slots[sl.nextDue-1].prevDue = sl.prevDue
-	} else {
-		w.dues.last = sl.prevDue
-	}
-	sl.due, sl.prevDue, sl.nextDue = 0, 0, 0
 }

@@ -66,6 +66,7 @@ type state struct {
 	foreign  map[string]map[string]Elsewhere // by origin and by worker's URL; see setForeign
 
 	parks        [numRoles]bool // whose leases may be parked
+	parking      bool           // any may
 	eased        []WorkerID     // that have less to do than before, with something parked there
 	parkedAstray bool           // something may be parked at a worker that was taken out
 
@@ -114,7 +115,9 @@ type worker struct {
 	line     []*waiter      // of the parked leases, in no order
 	held     int            // blocks of prompt of the leases that decode, or are reserved to
 	speed    speed
-	dues     dues
+	dues     row   // that end by themselves
+	silent   row   // sent ones, until a first byte tells of them
+	stillAt  int64 // when something parked was sent, or one of silent was heard of
 	granted  uint64
 	outcomes [numCauses]uint64
 
@@ -144,8 +147,10 @@ type slot struct {
 	tells   bool // its first byte says that the prompt is worked off
 	owes    bool // nothing does, and there is one; see owe
 
-	due              int64 // when its share ends by itself; 0 for never
-	prevDue, nextDue uint32
+	due                  int64  // when its share ends by itself; 0 for never
+	prevShare, nextShare uint32 // in its worker's dues or silent
+
+	sent bool // counts in its worker's sent, and is in silent
 
 	unjudged bool // the breaker learns of its end later; set before it ends, and until it is judged
 }
@@ -192,6 +197,7 @@ func newState(o Options, events chan<- Event) (*state, error) {
 	}
 	for r, name := range o.Policy {
 		s.parks[r] = o.Backlog > 0 && policy.NeedsWork(name)
+		s.parking = s.parking || s.parks[r]
 	}
 	return s, nil
 }
@@ -209,11 +215,8 @@ func (s *state) grant(id WorkerID, p Phase, k work, now int64) ticket {
 	w := &s.workers[id]
 	w.inPhase[p]++
 	w.pending += k.pending
-	switch {
-	case p == Parked:
+	if p == Parked {
 		w.parked += k.pending
-	case k.tells:
-		w.sent += k.pending
 	}
 	w.held += k.held
 	w.granted++
@@ -237,8 +240,11 @@ func (s *state) grant(id WorkerID, p Phase, k work, now int64) ticket {
 		gen: sl.gen, since: now, worker: id, pending: k.pending, held: k.held, epoch: w.epoch, phase: p, live: true,
 		trial: trial, tells: k.tells, owes: k.pending > 0 && !k.tells && s.speeds.at != math.MaxInt64,
 	}
-	if sl.owes {
+	switch {
+	case sl.owes:
 		s.owe(w, n, now)
+	case k.tells && k.pending > 0 && p != Parked && s.parking:
+		s.send(w, n)
 	}
 	return ticket{gen: sl.gen, slot: n}
 }
@@ -267,7 +273,7 @@ func (s *state) advance(t ticket, from, to Phase) bool {
 	w.inPhase[to]++
 	if from == Parked {
 		w.parked -= sl.pending
-		w.sent += sl.pending
+		s.send(w, t.slot)
 	}
 	s.recount(w)
 	sl.phase = to
@@ -338,6 +344,9 @@ func (s *state) firstByte(t ticket, now int64) {
 		w := &s.workers[sl.worker]
 		if sl.tells && sl.pending > 0 && now > 0 && sl.epoch == w.epoch {
 			w.speed.firstByte(sl.pending, sl.since, now)
+		}
+		if sl.sent {
+			s.overtake(w, sl)
 		}
 		s.prefilled(w, sl)
 		s.recount(w)
