@@ -175,6 +175,9 @@ func (s *state) choose(r *Request, role Role) (c choice, ok bool) {
 			Key: r.Head, Blocks: len(r.Key), Session: r.Session, Retry: len(r.Exclude) > 0, Decode: role == Decode && !r.Whole, Now: r.Now,
 			Model: s.scope.number(), Pool: s.scope.pool(),
 		}
+		if role != Prefill { // a session's cache is where it decodes; a prefill goes where it is cheapest
+			s.asked.Affinity = r.Affinity
+		}
 		chosen = s.policies[role].Choose(&s.asked, candidates)
 		if s.shadows != nil {
 			s.overshadow(role, candidates, chosen.Index)

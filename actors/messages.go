@@ -189,6 +189,8 @@ type Request struct {
 
 	TokenBlocks float64 // length of the prompt in blocks of tokens, where there are Tokens
 
+	Affinity []byte // what kv_aware keeps the session by where it decodes; empty when it keeps none
+
 	Class     uint8        // 0 to Classes-1; of those who wait the highest goes first
 	Tenant    uint64       // names who shares fairly with others of a class; 0 is one of them
 	Deadline  int64        // when the answer must have begun, in the time of Now; 0: whenever

@@ -28,6 +28,7 @@ type Router struct {
 	exacts     [numRoles]Exact // asked for requests of a role; nil for none
 	exact      Exact           // nil if it isn't asked at all
 	progress   bool            // wedged workers are looked for
+	affinities [numRoles]bool  // roles whose policy keeps sessions by Request.Affinity
 }
 
 // NewRouter starts the actors, without workers. Call Stop to end them.
@@ -43,6 +44,7 @@ func NewRouter(o RouterOptions) (*Router, error) {
 			r.exacts[role], r.exact = o.Exact, o.Exact
 		}
 		r.firstBytes[role] = policy.NeedsWork(name) || r.progress || slices.ContainsFunc(o.Shadows, policy.NeedsWork)
+		r.affinities[role] = policy.NeedsAffinity(name, o.PolicyOptions) && Role(role) != Prefill
 		if r.prefixes[role] && r.tree == nil {
 			r.tree = newTree(registry, o.TreeBytes, o.KeepPlacements)
 		}
@@ -53,6 +55,9 @@ func NewRouter(o RouterOptions) (*Router, error) {
 // NeedsKey reports whether the policy for a role reads the routing key's blocks. Then
 // the tree learns from what workers tell of leases of this role, too; see Learn.
 func (r *Router) NeedsKey(role Role) bool { return r.prefixes[role] }
+
+// NeedsAffinity reports whether the policy for a role reads Request.Affinity.
+func (r *Router) NeedsAffinity(role Role) bool { return r.affinities[role] }
 
 // NeedsFirstByte reports whether a lease of this role should be told when the
 // worker's answer begins.

@@ -32,6 +32,7 @@ type exchange struct {
 	carry   carry  // of a trace
 	id      []byte // request id
 	session []byte // session key
+	kin     []byte // what kv_aware keeps the session by
 	asked   string // the model's name, where it is another than the body has by now
 	origin  []byte
 
@@ -144,6 +145,7 @@ func (x *exchange) recycle() {
 	}
 	x.link, x.rest = link{}, nil
 	x.query.Key, x.query.Session, x.query.Model = nil, nil, nil
+	x.forgetAffinity()
 	x.forgetTokens()
 	x.p.exchanges.Put(x)
 }
@@ -311,7 +313,7 @@ func (x *exchange) forward() {
 // findKey fills in what the policies may know of the request.
 func (x *exchange) findKey() {
 	s := &x.scan
-	s.Limit = 0
+	s.Limit, s.Identities = 0, x.p.needsAffinity
 	if !x.p.needsKey {
 		s.Limit = routekey.HeadBytes
 	}
@@ -334,6 +336,9 @@ func (x *exchange) findKey() {
 	q.Key, q.Head, q.Session = s.Key.Blocks, s.Key.Head, x.session
 	if x.p.kv != nil {
 		x.findTokens()
+	}
+	if x.p.needsAffinity {
+		x.findAffinity()
 	}
 	q.Pin, q.Stream = x.responsePin(), s.Body.Stream
 	if x.record.trace != nil {

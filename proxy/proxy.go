@@ -150,6 +150,8 @@ type Proxy struct {
 	needsKey   bool                  // some policy reads the routing key
 	seed       maphash.Seed          // of tenants' names
 
+	needsAffinity bool // some policy goes by kv_aware's idea of a session
+
 	exchanges sync.Pool // of *exchange
 	streams   sync.Pool // of *stream
 	guards    sync.Pool // of *watch.Guard
@@ -187,6 +189,7 @@ func New(o Options) (*Proxy, error) {
 	}
 	for _, r := range p.roles() {
 		p.needsKey = p.needsKey || router.NeedsKey(r)
+		p.needsAffinity = p.needsAffinity || router.NeedsAffinity(r)
 	}
 	p.metrics = newMetricSet(p)
 	if p.tracer, err = p.newTracer(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"loadstar/actors"
+	"loadstar/proxy/routekey"
 
 	"github.com/valyala/fasthttp"
 )
@@ -178,12 +179,15 @@ func (x *exchange) finishSession() {
 		x.refuse(badRequest("Failed to deserialize query string: missing field `session_id`"))
 		return
 	}
-	forms := []string{"session:", "user:"}
+	forms := routekey.IdentitiesOf(string(id))
+	for _, f := range []string{"session:", "user:"} {
+		forms = append(forms, f+string(id))
+	}
 	for _, h := range sessionHeaders {
-		forms = append(forms, "header:"+h+":")
+		forms = append(forms, "header:"+h+":"+string(id))
 	}
 	for _, f := range forms {
-		x.p.router.FinishSession(boundSession(append([]byte(f), id...)))
+		x.p.router.FinishSession(boundSession([]byte(f)))
 	}
 	x.answerJSON(fasthttp.StatusOK, struct {
 		Status  string `json:"status"`

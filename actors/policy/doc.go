@@ -13,7 +13,7 @@
 //     (or one router before and after a restart) agree.
 //   - A choice does not depend on the order of the candidates. The exceptions
 //     are those policies whose choice is a position: random, round_robin and the
-//     draw of power_of_two. They are stable when candidates come sorted by ID.
+//     draws of power_of_two and of kv_aware with a temperature. They are stable when candidates come sorted by ID.
 //   - A choice allocates nothing, but for the rare growth of a table.
 //   - Everything kept is bounded: by the number of members, or by
 //     [Options].SessionCap times the longest session key, whose length is for
@@ -37,5 +37,6 @@
 //   - least_work: the least sum of queued work, of prompt not cached there and
 //     of requests running, where the price of a miss rises with the backlog.
 //   - kv_aware: least_work, for callers that know what workers hold from the workers
-//     themselves.
+//     themselves. With a temperature the cheapest worker is the likeliest, not the only
+//     one; with a lifetime of sessions they stay where they are.
 package policy

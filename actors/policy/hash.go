@@ -61,3 +61,9 @@ func (r *rng) below(n int) int {
 	hi, _ := bits.Mul64(mix(r.state), uint64(n))
 	return int(hi)
 }
+
+// unit draws a number from 0 to below 1, one of 2^53.
+func (r *rng) unit() float64 {
+	r.state += golden
+	return float64(mix(r.state)>>11) / (1 << 53)
+}

@@ -49,10 +49,7 @@ func (p *leastWork) Name() string { return p.name }
 // fusing the two operations, so machines with and without such an instruction
 // agree.
 func (p *leastWork) Choose(req *Request, c []Candidate) Choice {
-	p.price, p.heldPrice = 0, 1
-	if !req.Decode {
-		p.price, p.heldPrice = p.lambda(req, c), 0
-	}
+	p.reckon(req, c)
 	lambda, heldPrice, perLoad := p.price, p.heldPrice, p.perLoad
 	t := newTie(req.Key)
 	least, cheapest := math.Inf(1), math.Inf(1)
@@ -83,14 +80,28 @@ func (p *leastWork) Choose(req *Request, c []Candidate) Choice {
 		}
 		t.equal(c, i)
 	}
-	choice := Choice{Index: t.index, Reason: Backlog}
+	return Choice{Index: t.index, Reason: prefixReason(c[t.index].Match, longest, Backlog)}
+}
+
+// prefixReason says what a choice has to do with the longest prefix known: other,
+// where it wasn't followed.
+func prefixReason(match, longest int, other Reason) Reason {
 	switch {
 	case longest == 0:
-		choice.Reason = PrefixMiss
-	case c[t.index].Match == longest:
-		choice.Reason = PrefixHit
+		return PrefixMiss
+	case match == longest:
+		return PrefixHit
+	default:
+		return other
 	}
-	return choice
+}
+
+// reckon takes a request into the prices that a choice and Weigh go by.
+func (p *leastWork) reckon(req *Request, c []Candidate) {
+	p.price, p.heldPrice = 0, 1
+	if !req.Decode {
+		p.price, p.heldPrice = p.lambda(req, c), 0
+	}
 }
 
 // Weigh repeats the sum of Choose, which has it in its loop: a call for each worker

@@ -21,15 +21,32 @@ var catalogue = []struct {
 	{"rendezvous_hash", false, false, func(o Options) Policy { return &rendezvousHash{abs: o.BalanceAbs} }},
 	{"sticky_least_loaded", false, false, func(o Options) Policy { return newStickyLeastLoaded(o) }},
 	{"least_work", true, true, func(o Options) Policy { return newLeastWork("least_work", o) }},
-	{kvAware, true, true, func(o Options) Policy { return newLeastWork(kvAware, o) }},
+	{kvAware, true, true, newKVAware},
 }
 
 // kvAware is least_work where Candidate.Match may be what workers tell they hold.
 const kvAware = "kv_aware"
 
+// newKVAware makes of least_work what the options ask for, and of nothing asked for
+// least_work itself.
+func newKVAware(o Options) Policy {
+	work := newLeastWork(kvAware, o)
+	var p weighing = work
+	if o.Temperature > 0 {
+		p = &drawnWork{leastWork: work, temperature: o.Temperature, draws: rng{o.Seed}}
+	}
+	if o.AffinityTTL > 0 {
+		return newAffineWork(p, o)
+	}
+	return p
+}
+
 // NeedsExact reports whether the named policy goes by what workers tell of their
 // caches.
 func NeedsExact(name string) bool { return name == kvAware }
+
+// NeedsAffinity reports whether the named policy reads Request.Affinity.
+func NeedsAffinity(name string, o Options) bool { return name == kvAware && o.AffinityTTL > 0 }
 
 // Names lists the policies that [New] can make.
 func Names() []string {

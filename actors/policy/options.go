@@ -26,8 +26,14 @@ type Options struct {
 	// SessionCap is how many sessions are remembered. When there are more, the
 	// longest idle one is forgotten.
 	SessionCap int
-	// Seed fixes the draws of random and power_of_two. Nothing else depends on
-	// it.
+	// Temperature is how much kv_aware leaves to chance: 0 is nothing, and with 1
+	// the dearest worker is drawn once for 2.7 times the cheapest is.
+	Temperature float64
+	// AffinityTTL is how long kv_aware remembers an idle session, in nanoseconds; 0
+	// remembers none. SessionCap counts here too.
+	AffinityTTL int64
+	// Seed fixes the draws of random and power_of_two, and those of kv_aware with a
+	// temperature. Nothing else depends on it.
 	Seed uint64
 	// MissBacklog is the c of least_work: a mean backlog of MissBacklog times the
 	// prompt's size adds 1 to the price of a miss.
@@ -76,6 +82,10 @@ func (o Options) Validate() error {
 		"the session lifetime in nanoseconds", o.SessionTTL, "a time above 0")
 	check(o.SessionCap >= 1 && o.SessionCap <= maxSessionCap,
 		"the number of sessions remembered", o.SessionCap, fmt.Sprintf("a number from 1 to %d", maxSessionCap))
+	check(o.Temperature >= 0 && finite(o.Temperature),
+		"--router-temperature", o.Temperature, "a number of at least 0")
+	check(o.AffinityTTL >= 0,
+		"the lifetime of kv_aware's sessions in nanoseconds", o.AffinityTTL, "a time, or 0 for none")
 	check(o.MissBacklog > 0 && finite(o.MissBacklog),
 		"least_work's backlog per prompt", o.MissBacklog, "a number above 0")
 	check(o.MissCap >= 0 && finite(o.MissCap),

@@ -39,6 +39,9 @@ type Request struct {
 	// "header:x-session-id:s1", and empty when there is none. It is lent for the
 	// call.
 	Session []byte
+	// Affinity is what kv_aware knows a session by, and empty when it has none to
+	// keep. It is lent likewise.
+	Affinity []byte
 	// Retry says that the request was at another worker before, which failed it.
 	Retry bool
 	// Decode says that the prompt is prefilled elsewhere, and its worker only
@@ -103,7 +106,7 @@ type MemberKeeper interface {
 // SessionKeeper is a policy that remembers where sessions live.
 type SessionKeeper interface {
 	// FinishSession forgets a session, given by the same bytes as
-	// Request.Session, and reports whether it was known.
+	// Request.Session or Request.Affinity, and reports whether it was known.
 	FinishSession(session []byte) bool
 	// Sessions is the number of sessions in the table. It may count some that
 	// have expired but have not been cleared away yet.

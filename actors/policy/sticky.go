@@ -4,46 +4,20 @@ import "math"
 
 // stickyLeastLoaded sends a new session to the least loaded worker and keeps it
 // there until it has been idle for its lifetime, its worker is no candidate, or
-// that worker carries far more than the least loaded one. With each model a session
-// has a worker of its own: those of one model serve no other.
+// that worker carries far more than the least loaded one.
 type stickyLeastLoaded struct {
+	lodging
 	balance balance
-	table   *sessions
-	models  uint32 // the highest number of a model that a request has asked for
 }
 
 func newStickyLeastLoaded(o Options) *stickyLeastLoaded {
 	return &stickyLeastLoaded{
+		lodging: lodging{table: newSessions(o.SessionCap, o.SessionTTL)},
 		balance: balance{abs: o.BalanceAbs, rel: o.BalanceRel},
-		table:   newSessions(o.SessionCap, o.SessionTTL),
 	}
 }
 
 func (p *stickyLeastLoaded) Name() string { return "sticky_least_loaded" }
-
-// SetMembers forgets, over time, the sessions of workers that left.
-func (p *stickyLeastLoaded) SetMembers(members []Member) {
-	p.table.residents.set(members)
-}
-
-// FinishSession forgets a session, with all models.
-func (p *stickyLeastLoaded) FinishSession(session []byte) bool {
-	known := false
-	for m := range p.models + 1 {
-		known = p.table.remove(sessionKey(session, m)) || known
-	}
-	return known
-}
-
-// sessionKey stands for a session with a model, or with none.
-func sessionKey(session []byte, model uint32) uint64 {
-	return hashOf(session) ^ uint64(model)*0x9e3779b97f4a7c15
-}
-
-// Sessions is the number of sessions in the table.
-func (p *stickyLeastLoaded) Sessions() int {
-	return p.table.len()
-}
 
 func (p *stickyLeastLoaded) Choose(req *Request, c []Candidate) Choice {
 	p.table.expire(req.Now)
@@ -58,8 +32,7 @@ func (p *stickyLeastLoaded) Choose(req *Request, c []Candidate) Choice {
 		return choice
 	}
 
-	p.models = max(p.models, req.Model)
-	key := sessionKey(req.Session, req.Model)
+	key := p.key(req.Session, req.Model)
 	choice.Reason = SessionNew
 	if entry, known := p.table.find(key, req.Now); known {
 		at := p.table.residents.at(p.table.entry(entry).home, c)
@@ -76,7 +49,7 @@ func (p *stickyLeastLoaded) Choose(req *Request, c []Candidate) Choice {
 	}
 	choice.Index = p.place(key, low, c)
 	w := &c[choice.Index]
-	p.table.put(key, p.table.residents.settle(w.ID, w.URL), req.Now)
+	p.lodge(key, w, req.Now)
 	return choice
 }
 

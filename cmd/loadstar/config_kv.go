@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
+	"time"
 
 	"loadstar/actors"
 	"loadstar/actors/kvevents"
@@ -13,8 +15,8 @@ import (
 	"loadstar/proxy"
 )
 
-// kvConfig is what workers tell of their KV caches. Without a policy that goes by it
-// nothing of it counts.
+// kvConfig is what workers tell of their KV caches, and how kv_aware goes by it.
+// Without a policy that does nothing of it counts.
 type kvConfig struct {
 	Sources   map[string][]string // host:port, by the canonical URL of a worker
 	Replays   map[string][]string // likewise
@@ -24,6 +26,9 @@ type kvConfig struct {
 	Host, External, Disk float64 // share of a block in the GPU's memory that one elsewhere counts
 
 	PD bool // said to be wanted with two phases
+
+	Temperature float64       // of the draw; 0 draws none
+	AffinityTTL time.Duration // for which an idle session stays where it was; 0 keeps none
 }
 
 // goesByEvents reports whether some policy goes by what workers tell.
@@ -56,14 +61,39 @@ func (c config) checkKV() []error {
 	return faults
 }
 
-// putKV puts what workers tell into the proxy's options.
+// putKV puts what workers tell, and how it is gone by, into the proxy's options.
 func putKV(o *proxy.Options, c config, log *slog.Logger) {
+	c.remarkKV(log)
 	if !c.goesByEvents() {
 		return
 	}
 	kv := &c.KV
+	p := &o.Router.PolicyOptions
+	p.Temperature, p.AffinityTTL = kv.Temperature, int64(kv.AffinityTTL)
 	o.KVEvents = &kvevents.Options{
 		Sources: kv.Sources, Replays: kv.Replays, BlockSize: kv.BlockSize, Model: kv.Model,
 		Host: kv.Host, External: kv.External, Disk: kv.Disk, Log: log,
+	}
+}
+
+// remarkKV tells of what is given and does nothing, or something else than is likely
+// to be meant.
+func (c config) remarkKV(log *slog.Logger) {
+	kv := &c.KV
+	chooses := func(phase actors.Role) bool {
+		return slices.ContainsFunc(c.roles(), func(r actors.Role) bool {
+			return (r == phase || r == actors.Regular) && policy.NeedsExact(c.policyFor(r))
+		})
+	}
+	switch {
+	case kv.Temperature == 0:
+	case !chooses(actors.Prefill):
+		log.Warn("--router-temperature has no effect: no worker that prefills is chosen by kv_aware")
+	case kv.Temperature > 1:
+		log.Warn("--router-temperature leaves nearly all to chance; it is a share of the spread of costs here, where vllm-router counts tokens times requests: give one below 1",
+			"temperature", kv.Temperature, "dearest_by_cheapest", math.Exp(-1/kv.Temperature))
+	}
+	if kv.AffinityTTL > 0 && !chooses(actors.Decode) {
+		log.Warn("--kv-aware-session-affinity-ttl-secs has no effect: no worker that decodes is chosen by kv_aware")
 	}
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"loadstar/actors/kvevents"
 	"loadstar/actors/workerurl"
@@ -12,7 +14,7 @@ import (
 // policyKVAware goes by what workers tell, so it can't be asked beside another.
 const policyKVAware = "kv_aware"
 
-// kvOptions is what workers tell of their KV caches.
+// kvOptions is what workers tell of their KV caches, and how kv_aware goes by it.
 func kvOptions(kv *kvConfig) []*option {
 	const category = "events of KV caches"
 	return []*option{
@@ -59,6 +61,19 @@ func kvOptions(kv *kvConfig) []*option {
 			usage:   "has no effect but to demand a policy kv_aware: with that, workers of both phases are listened to",
 			differs: "no effect here",
 			one:     readSwitch(&kv.PD),
+		},
+		{
+			name: "router-temperature", arg: "T", category: category, def: "0",
+			usage:   "with --policy kv_aware, draw the worker that prefills: the dearest has e^(-1/T) of the chance of the cheapest, and with 0 the cheapest is taken",
+			differs: "T is in tokens times requests there, and a share of the spread of costs here, as in NVIDIA Dynamo: 0.1 is little, 1 is much",
+			one:     readDecimal(&kv.Temperature, 0, math.Inf(1)),
+		},
+		{
+			name: "kv-aware-session-affinity-ttl-secs", arg: "SECONDS", category: category,
+			usage: "with --policy kv_aware, keep a session at its worker until SECONDS (1 to 31536000) after its last request, while that isn't too busy: by --balance-abs-threshold and " +
+				"--balance-rel-threshold, or, among decode workers, by its share of the requests",
+			differs: "there without prefill and decode a busy worker keeps its sessions too, and time runs from a request's end, here from when its worker is chosen",
+			one:     readSeconds(&kv.AffinityTTL, time.Second, 365*24*time.Hour),
 		},
 	}
 }

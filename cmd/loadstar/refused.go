@@ -42,9 +42,6 @@ const (
 // so. A key is a flag without its dashes, flag=value for one value of a flag that
 // is otherwise taken, or flag=scheme:// for worker URLs.
 var refused = map[string]refusal{
-	"router-temperature":                 {when: never, sentence: "the worker that is thought best is taken, without a draw; leave it out", harmless: []string{"0"}},
-	"kv-aware-session-affinity-ttl-secs": {when: never, sentence: "kv_aware goes by what workers hold, which keeps a session where its prompt is; leave it out, or take --policy sticky_least_loaded for sessions"},
-
 	"enable-program-scheduling":      {when: later, sentence: comesPrograms, harmless: off},
 	"program-scheduling-config-json": {when: later, sentence: comesPrograms},
 	"api-key-validation-urls":        {when: never, sentence: "keys are checked here; leave it out and give them by --client-api-keys-file", env: "API_KEY_VALIDATION_URLS", rust: true},

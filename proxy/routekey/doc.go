@@ -4,7 +4,8 @@
 //
 // # What is read
 //
-// Only members of the outermost object count, and session_params.session_id.
+// Only members of the outermost object count, and session_params.session_id; and, for
+// who asks for identities of sessions, some in vllm_xargs and agent_hint.
 // Names are compared after their escapes are resolved, and of members with the
 // same name the last one wins, as it does for the engines. Values below the
 // outermost object are stepped over by matching quotes and brackets and are not

@@ -19,6 +19,8 @@ const (
 	fieldCacheSalt
 	fieldLoraName
 	fieldLoraPath
+	fieldArgs
+	fieldHint
 	fieldTools
 	fieldFunctions
 	fieldInstructions
@@ -97,6 +99,10 @@ func fieldPlain(name []byte) field {
 		return fieldLoraName
 	case "lora_path":
 		return fieldLoraPath
+	case "vllm_xargs":
+		return fieldArgs
+	case "agent_hint":
+		return fieldHint
 	case "tools":
 		return fieldTools
 	case "functions":

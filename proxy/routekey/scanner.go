@@ -45,11 +45,15 @@ type Scanner struct {
 	// after them is ignored. Zero means DefaultLimit.
 	Limit int
 
+	// Identities has AppendIdentity know of bodies.
+	Identities bool
+
 	// Body and Key describe the body last given to Scan or Raw.
 	Body Body
 	Key  Key
 
-	scratch []byte // resolved escapes
+	scratch    []byte // resolved escapes
+	identified identified
 }
 
 // Scan reads a JSON request body into Body and Key. It reports false if body is
@@ -66,6 +70,9 @@ func (s *Scanner) Scan(body []byte) bool {
 	s.Body.PreviousResponse = s.text(v.raw[fieldPreviousResponse])
 	s.Body.Session, s.Body.SessionKind = s.session(&v)
 	s.Body.Tokens = tokensOf(&v)
+	if s.Identities {
+		s.identified.fill(&v)
+	}
 	s.Body.Apart = v.seen&apartFields != 0 && (!isEmpty(v.raw[fieldCacheSalt]) || !isEmpty(v.raw[fieldLoraName]) || !isEmpty(v.raw[fieldLoraPath]))
 	if !s.Key.fill(s.namespace(&v), &v, s.limit()) {
 		s.Key.Head = rawHead(body)
@@ -85,6 +92,9 @@ func (s *Scanner) Raw(body []byte) {
 // alive. Scan and Raw begin with it.
 func (s *Scanner) Reset() {
 	s.Body = Body{}
+	if s.Identities {
+		s.identified = identified{}
+	}
 	s.Key = Key{Blocks: s.Key.Blocks[:0]}
 	if cap(s.scratch) > scratchKept {
 		s.scratch = nil
