@@ -36,6 +36,35 @@ func TestChoicesDoNotAllocate(t *testing.T) {
 	}
 }
 
+// What kv_aware does beyond least_work costs no memory either, whether it draws, keeps
+// sessions or both.
+func TestKVAwareDoesNotAllocate(t *testing.T) {
+	for _, temperature := range []float64{0, .5} {
+		for _, ttl := range []int64{0, second} {
+			t.Run(fmt.Sprintf("%v/%d", temperature, ttl), func(t *testing.T) {
+				c := fleet(512)
+				o := DefaultOptions()
+				o.Temperature, o.AffinityTTL, o.SessionCap = temperature, ttl, 100
+				p := build(t, kvAware, o, c)
+				req, session := Request{Blocks: 10}, make([]byte, 8)
+				choose := func() {
+					req.Key++
+					req.Now += second / 10
+					session[0], session[1] = byte(req.Key), byte(req.Key>>8)
+					req.Affinity, req.Decode = session[:req.Key%3*4], req.Key%5 == 0
+					c[p.Choose(&req, c).Index].Load = int(req.Key % 100)
+				}
+				for range 1000 {
+					choose()
+				}
+				if got := testing.AllocsPerRun(1000, choose); got != 0 {
+					t.Errorf("%v allocations per choice, want 0", got)
+				}
+			})
+		}
+	}
+}
+
 // A full session table under new sessions only is where it would allocate.
 func TestFullSessionTableDoesNotAllocate(t *testing.T) {
 	const limit = 5000

@@ -102,6 +102,8 @@ func TestNewReportsEveryFault(t *testing.T) {
 		BalanceRel:     0.5,
 		SessionTTL:     0,
 		SessionCap:     maxSessionCap + 1,
+		Temperature:    math.Inf(1),
+		AffinityTTL:    -1,
 		MissBacklog:    0,
 		MissCap:        math.Inf(1),
 		BacklogDecay:   1,
@@ -119,6 +121,8 @@ func TestNewReportsEveryFault(t *testing.T) {
 		"--balance-rel-threshold is 0.5: give ",
 		"the session lifetime in nanoseconds is 0: give ",
 		"the number of sessions remembered is 16777217: give a number from 1 to 16777216",
+		"--router-temperature is +Inf: give a number of at least 0",
+		"the lifetime of kv_aware's sessions in nanoseconds is -1: give ",
 		"least_work's backlog per prompt is 0: give ",
 		"least_work's limit on the price of a miss is +Inf: give ",
 		"least_work's decay of the backlog is 1: give ",
@@ -140,6 +144,13 @@ func TestNewKnownNameWithBadOptions(t *testing.T) {
 	p, err := New("cache_aware", o)
 	if p != nil || err == nil {
 		t.Fatalf("New = %v, %v, want an error only", p, err)
+	}
+	for _, temperature := range []float64{-1e-9, math.NaN(), math.Inf(1), math.Inf(-1)} {
+		o := DefaultOptions()
+		o.Temperature = temperature
+		if p, err := New(kvAware, o); p != nil || err == nil {
+			t.Errorf("a temperature of %v: New = %v, %v, want an error only", temperature, p, err)
+		}
 	}
 	if want := "--cache-threshold is 1.5: give a number from 0 to 1"; err.Error() != want {
 		t.Errorf("error = %q, want %q", err, want)

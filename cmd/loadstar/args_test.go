@@ -56,7 +56,7 @@ func TestNormalise(t *testing.T) {
 		{"help cut short", "--hel", "", "--help"},
 		{"version", "demo --version", "", "--version"},
 		{"short version", "-V", "", "--version"},
-		{"refused flag at its default", "--router-temperature=0.0 --port 1", "", "--port=1"},
+		{"refused flag at a harmless value", "--backend=vllm --port 1", "", "--port=1"},
 		{"refused switch that is off", "--enable-program-scheduling false --mini-lb=False --port 1", "", "--port=1"},
 		{"backends that need nothing", "--backend vllm --runtime openai --port 1", "", "--port=1"},
 	} {
@@ -99,14 +99,14 @@ func TestNormaliseFaults(t *testing.T) {
 		{"value after an inline list", "--worker-urls=a b", []string{`unexpected argument "b"`}},
 		{"demo too late", "--port 1 demo", []string{`unexpected argument "demo"`}},
 		{"word after a switch", "--disable-retries yes", []string{`unexpected argument "yes"`}},
-		{"refused, with all its values, once", "--wasm-middleware a=b c=d --wasm-middleware e=f --kv-aware-session-affinity-ttl-secs 5", []string{
+		{"refused, with all its values, once", "--wasm-middleware a=b c=d --wasm-middleware e=f --history-backend memory", []string{
 			"--wasm-middleware is not supported: there is no WASM runtime",
-			"--kv-aware-session-affinity-ttl-secs is not supported: kv_aware goes by what workers hold",
+			"--history-backend is not supported: conversations are kept by the workers",
 		}},
 		{"port behind an inline prefill worker", "--prefill=http://a:1 8998", []string{`unexpected argument "8998"`}},
 		{"refused, cut short", "--enable-pro", []string{"--enable-program-scheduling is not in this version"}},
-		{"refused value that is not the default", "--router-temperature 0.5", []string{"--router-temperature is not supported: the worker that is thought best is taken"}},
-		{"refused without a value", "--router-temperature", []string{"--router-temperature is not supported"}},
+		{"refused value that is not harmless", "--runtime trtllm", []string{"--runtime is not supported: workers speak"}},
+		{"refused without a value", "--history-backend", []string{"--history-backend is not supported"}},
 		{"never", "--wasm-middleware a.wasm", []string{"--wasm-middleware is not supported: there is no WASM runtime"}},
 		{"backend", "--backend trtllm", []string{"--backend is not supported: workers speak"}},
 		{"listen is for the demo", "--listen a:1", []string{"--listen is not a flag"}},

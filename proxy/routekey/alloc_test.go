@@ -30,3 +30,26 @@ func TestScanAllocates(t *testing.T) {
 		})
 	}
 }
+
+// TestIdentityAllocates pins that an identity costs no memory either.
+func TestIdentityAllocates(t *testing.T) {
+	s := Scanner{Identities: true}
+	dst := make([]byte, 0, 1024)
+	h := IdentityHeaders{Session: []byte("s")}
+	for _, body := range []string{
+		`{"vllm_xargs":{"agentic_context":{"task_id":"t","agent_id":"t:a"}},"cache_salt":"s","lora_name":"l"}`,
+		`{"vllm_xargs":{"agentic_context":"{\"session_id\":\"\\u0073\"}"}}`, `{"agent_hint":{"session_id":7}}`, `{"prompt":"hi"}`,
+	} {
+		text := []byte(body)
+		identify := func() {
+			s.Scan(text)
+			if dst = s.AppendIdentity(dst[:0], h); len(dst) == 0 {
+				t.Fatalf("%s has no identity", body)
+			}
+		}
+		identify()
+		if got, want := testing.AllocsPerRun(100, identify), 0.0; got != want {
+			t.Errorf("%s: %v allocations, want %v", body, got, want)
+		}
+	}
+}

@@ -86,7 +86,7 @@ var fieldNames = map[field]string{
 	fieldModel: "model", fieldStream: "stream", fieldPreviousResponse: "previous_response_id",
 	fieldSessionParams: "session_params", fieldUser: "user", fieldSessionID: "session_id",
 	fieldUserID: "user_id", fieldCacheSalt: "cache_salt", fieldLoraName: "lora_name",
-	fieldLoraPath: "lora_path", fieldTools: "tools", fieldFunctions: "functions",
+	fieldLoraPath: "lora_path", fieldArgs: "vllm_xargs", fieldHint: "agent_hint", fieldTools: "tools", fieldFunctions: "functions",
 	fieldInstructions: "instructions", fieldSystem: "system", fieldMessages: "messages",
 	fieldPrompt: "prompt", fieldText: "text", fieldInput: "input", fieldInputIDs: "input_ids",
 	fieldTokenIDs: "token_ids", fieldQuery: "query", fieldDocuments: "documents",

@@ -54,12 +54,16 @@ func (d *identified) fill(v *values) {
 func (s *Scanner) AppendIdentity(dst []byte, h IdentityHeaders) []byte {
 	r := identityReader{Scanner: s}
 	source, id, agent := r.read(h)
-	if r.odd || len(id) == 0 || source != byBody && len(id)+len(agent) > maxIdentity {
+	if r.odd || len(id) == 0 {
 		return dst
 	}
+	start := len(dst)
 	dst = append(append(append(dst, source...), ':'), id...)
 	if len(agent) > 0 {
 		dst = append(append(dst, ':'), agent...)
+	}
+	if source != byBody && len(dst)-start > len(source)+1+maxIdentity {
+		return dst[:start]
 	}
 	salt, adapter := s.anyText(s.identified.salt), s.anyText(s.identified.adapter)
 	if len(salt)+len(adapter) > 0 {

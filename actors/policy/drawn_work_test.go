@@ -1,0 +1,225 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func newDrawn(t testing.TB, temperature float64, c []Candidate) *drawnWork {
+	t.Helper()
+	o := DefaultOptions()
+	o.Temperature, o.Seed = temperature, 77
+	return build(t, kvAware, o, c).(*drawnWork)
+}
+
+// slowChances is the softmax as it is written in books, of costs by their range.
+func slowChances(costs []float64, temperature float64) []float64 {
+	least, greatest := slices.Min(costs), slices.Max(costs)
+	chances := make([]float64, len(costs))
+	sum := 0.0
+	for i := range costs {
+		share := 0.0
+		if greatest > least {
+			share = (costs[i] - least) / (greatest - least)
+		}
+		chances[i] = math.Pow(math.E, -share/temperature)
+		sum += chances[i]
+	}
+	for i := range chances {
+		chances[i] /= sum
+	}
+	return chances
+}
+
+// Nothing left to chance is least_work, choice by choice.
+func TestNoTemperatureIsLeastWork(t *testing.T) {
+	draws := rand.New(rand.NewPCG(21, 1))
+	all := fleet(9)
+	drawn, plain := build(t, kvAware, DefaultOptions(), all), build(t, "least_work", DefaultOptions(), all)
+	for step := range 5000 {
+		req, c := scenario(draws, all)
+		req.Decode, req.Affinity = draws.IntN(4) == 0, req.Session
+		if got, want := drawn.Choose(&req, c), plain.Choose(&req, c); got != want {
+			t.Fatalf("step %d: %+v, want %+v", step, got, want)
+		}
+	}
+}
+
+func TestDrawsFollowTheSoftmax(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		workers func(i int, w *Candidate)
+		n       int
+	}{
+		{"two workers", func(i int, w *Candidate) { w.Load = i }, 2},
+		{"a prefix at one of eight", func(i int, w *Candidate) { w.Match = 40 * (i / 7) }, 8},
+		{"loads that rise", func(i int, w *Candidate) { w.Load = 3 * i }, 6},
+		{"some alike", func(i int, w *Candidate) { w.Load = i / 3 }, 9},
+		{"prices and paces", func(i int, w *Candidate) { w.Cost, w.Pace = 1+float64(i%3), 1+float64(i%2) }, 6},
+		{"backlog", func(i int, w *Candidate) { w.Pending, w.Match = 30*(i%4), 10*(i%3) }, 7},
+		{"all alike", func(int, *Candidate) {}, 5},
+		{"alone", func(int, *Candidate) {}, 1},
+	} {
+		for _, temperature := range []float64{.05, .3, 1, 4} {
+			t.Run(fmt.Sprintf("%s/%v", tc.name, temperature), func(t *testing.T) {
+				const requests = 30_000
+				c := fleet(tc.n)
+				for i := range c {
+					tc.workers(i, &c[i])
+				}
+				p := newDrawn(t, temperature, c)
+				req := Request{Key: 1, Blocks: 50}
+				for range 2000 { // until the backlog's average has settled
+					p.Choose(&req, c)
+				}
+				got := make([]int, len(c))
+				for i := range requests {
+					req.Key = uint64(i)
+					got[p.Choose(&req, c).Index]++
+				}
+				costs := make([]float64, len(c))
+				for i := range c {
+					_, costs[i] = p.Weigh(&req, &c[i])
+				}
+				for i, chance := range slowChances(costs, temperature) {
+					mean := chance * requests
+					if away := math.Abs(float64(got[i]) - mean); away > 1+5*math.Sqrt(mean*(1-chance)) {
+						t.Errorf("worker %d drawn %d times, want about %.0f; all %v for costs %v", i, got[i], mean, got, costs)
+					}
+				}
+			})
+		}
+	}
+}
+
+// The same fleet with all of its work doubled, and doubled again, is drawn from alike.
+func TestTemperatureIsTheSameAtAnyLoad(t *testing.T) {
+	choices := func(times int) (all []int) {
+		c := fleet(8)
+		for i := range c {
+			c[i].Load, c[i].Match = times*(3*i%5), times*i
+		}
+		p := newDrawn(t, .5, c)
+		for range 500 {
+			all = append(all, p.Choose(&Request{Blocks: 10 * times}, c).Index)
+		}
+		return all
+	}
+	want := choices(1)
+	for _, times := range []int{2, 64} {
+		if got := choices(times); !slices.Equal(got, want) {
+			t.Errorf("%d times the work: drawn otherwise", times)
+		}
+	}
+}
+
+func TestTemperatureAtItsEnds(t *testing.T) {
+	c := loaded(0, 1, 2, 300)
+	for _, tc := range []struct {
+		temperature float64
+		low, high   []int // of 4000 draws
+	}{
+		{1e-12, []int{4000, 0, 0, 0}, []int{4000, 0, 0, 0}},
+		{math.SmallestNonzeroFloat64, []int{4000, 0, 0, 0}, []int{4000, 0, 0, 0}},
+		{1e6, []int{850, 850, 850, 850}, []int{1150, 1150, 1150, 1150}},
+		{math.MaxFloat64, []int{850, 850, 850, 850}, []int{1150, 1150, 1150, 1150}},
+	} {
+		t.Run(fmt.Sprint(tc.temperature), func(t *testing.T) {
+			p := newDrawn(t, tc.temperature, c)
+			got := make([]int, len(c))
+			for range 4000 {
+				got[p.Choose(&Request{}, c).Index]++
+			}
+			for i := range got {
+				if got[i] < tc.low[i] || got[i] > tc.high[i] {
+					t.Errorf("worker %d drawn %d times, want %d to %d; all %v", i, got[i], tc.low[i], tc.high[i], got)
+				}
+			}
+		})
+	}
+}
+
+// What can't be weighed is no reason to choose nobody.
+func TestDrawsWithEndlessCosts(t *testing.T) {
+	c := loaded(1, 2, 0)
+	c[1].Cost = math.MaxFloat64 // and so 8 blocks cost more than there are numbers for
+	p := newDrawn(t, .5, c)
+	for range 200 {
+		if got := p.Choose(&Request{Blocks: 3}, c); got.Index != 2 {
+			t.Fatalf("%+v, want the cheapest, worker 2", got)
+		}
+	}
+}
+
+// Decode workers are never drawn.
+func TestDecodeIsNotDrawn(t *testing.T) {
+	draws := rand.New(rand.NewPCG(22, 1))
+	all := fleet(9)
+	drawn, plain := newDrawn(t, 2, all), build(t, "least_work", DefaultOptions(), all)
+	for step := range 2000 {
+		req, c := scenario(draws, all)
+		req.Decode = true
+		for i := range c {
+			c[i].Held = draws.IntN(50)
+		}
+		if got, want := drawn.Choose(&req, c), plain.Choose(&req, c); got != want {
+			t.Fatalf("step %d: %+v, want %+v", step, got, want)
+		}
+	}
+}
+
+func TestDrawReasons(t *testing.T) {
+	c := loaded(0, 0, 9)
+	c[0].Match, c[2].Match = 2, 10
+	want := map[int]Reason{0: Backlog, 1: Random, 2: PrefixHit}
+	p := newDrawn(t, 1, c)
+	seen := map[int]bool{}
+	for range 200 {
+		got := p.Choose(&Request{Blocks: 10}, c)
+		if seen[got.Index] = true; got.Reason != want[got.Index] {
+			t.Fatalf("%+v, want reason %v", got, want[got.Index])
+		}
+	}
+	if len(seen) != len(want) {
+		t.Errorf("drawn %v, want each", seen)
+	}
+	if got := p.Choose(&Request{Blocks: 10}, loaded(0, 5)); got.Reason != PrefixMiss {
+		t.Errorf("%+v, want reason %v where nothing is known", got, PrefixMiss)
+	}
+}
+
+// The seed, and nothing else, makes the draws.
+func TestDrawsBySeed(t *testing.T) {
+	choices := func(seed uint64) (all []int) {
+		o := DefaultOptions()
+		o.Temperature, o.Seed = 1, seed
+		c := loaded(0, 1, 2, 3)
+		p := build(t, kvAware, o, c)
+		for range 100 {
+			all = append(all, p.Choose(&Request{}, c).Index)
+		}
+		return all
+	}
+	if !slices.Equal(choices(5), choices(5)) {
+		t.Error("one seed gives two sequences")
+	}
+	if slices.Equal(choices(5), choices(6)) {
+		t.Error("two seeds give one sequence")
+	}
+}
+
+func TestUnitDraws(t *testing.T) {
+	draws := rng{3}
+	least, greatest, sum := 1.0, 0.0, 0.0
+	const n = 100_000
+	for range n {
+		x := draws.unit()
+		least, greatest, sum = min(least, x), max(greatest, x), sum+x
+	}
+	if least < 0 || least > .001 || greatest >= 1 || greatest < .999 || math.Abs(sum/n-.5) > .01 {
+		t.Errorf("from %v to %v, %v on average, want from 0 to below 1, 0.5 on average", least, greatest, sum/n)
+	}
+}
