@@ -1,18 +1,24 @@
 package main
 
 import (
+	"bytes"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"loadstar/proxy"
 )
 
 func TestKVCommandLines(t *testing.T) {
 	args := "--policy kv_aware --kv-event-source http://A:1=tcp://a:5557,tcp://a:5558 http://b:1=tcp://b:5557 --kv-event-replay-source http://b:1=tcp://b:5559 " +
-		"--kv-event-block-size 32 --kv-event-model m --kv-penalty-host 1 --kv-penalty-external 0.5 --kv-penalty-disk 0"
+		"--kv-event-block-size 32 --kv-event-model m --kv-penalty-host 1 --kv-penalty-external 0.5 --kv-penalty-disk 0 " +
+		"--router-temperature 0.5 --kv-aware-session-affinity-ttl-secs 1800"
 	want := kvConfig{
 		Sources:   map[string][]string{"http://a:1": {"a:5557", "a:5558"}, "http://b:1": {"b:5557"}},
 		Replays:   map[string][]string{"http://b:1": {"b:5559"}},
-		BlockSize: 32, Model: "m", Host: 1, External: .5, Disk: 0,
+		BlockSize: 32, Model: "m", Host: 1, External: .5, Disk: 0, Temperature: .5, AffinityTTL: 30 * time.Minute,
 	}
 	checkConfig(t, strings.Fields(args), nil, func(c *config) { c.Policy.Name, c.KV = policyKVAware, want })
 
@@ -70,5 +76,91 @@ func TestShadowsProposed(t *testing.T) {
 	want := `--shadow-policy: "best" is not a policy: use some of ` + strings.Join(policyNames, ", ")
 	if want = strings.TrimSuffix(want, ", kv_aware"); got != want {
 		t.Errorf("fault %q, want %q", got, want)
+	}
+}
+
+func TestKVValues(t *testing.T) {
+	const temperature, ttl = "router-temperature", "kv-aware-session-affinity-ttl-secs"
+	for _, c := range []struct{ flag, value, want string }{
+		{temperature, "0", ""},
+		{temperature, "0.0", ""},
+		{temperature, "2500", ""},
+		{temperature, "-0.1", `"-0.1" is not a number of at least 0`},
+		{temperature, "NaN", `"NaN" is not a number of at least 0`},
+		{temperature, "inf", `"inf" is not a number of at least 0`},
+		{temperature, "1e400", `"1e400" is not a number of at least 0`},
+		{temperature, "warm", `"warm" is not a number of at least 0`},
+		{ttl, "1", ""},
+		{ttl, "31536000", ""},
+		{ttl, "0", `"0" is not a number of seconds from 1 to 31536000`},
+		{ttl, "-5", `"-5" is not a number of seconds from 1 to 31536000`},
+		{ttl, "31536001", `"31536001" is not a number of seconds from 1 to 31536000`},
+		{ttl, "none", `"none" is not a number of seconds from 1 to 31536000`},
+	} {
+		t.Run(c.flag+" "+c.value, func(t *testing.T) {
+			want := ""
+			if c.want != "" {
+				want = "--" + c.flag + ": " + c.want
+			}
+			if got := strings.Join(valueFaults(c.flag, c.value), "\n"); got != want {
+				t.Errorf("faults %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// What is given and does nothing, or hardly what was meant, is told of once, and only
+// a policy that goes by it gets it.
+func TestKVRemarks(t *testing.T) {
+	const (
+		kv    = "--policy kv_aware --kv-event-source http://a:1=tcp://a:1 "
+		pairs = "--vllm-pd-disaggregation --prefill http://a:1 --decode http://b:1 --kv-event-source http://a:1=tcp://a:1 "
+		both  = " --router-temperature 0.5 --kv-aware-session-affinity-ttl-secs 60"
+		cold  = "--router-temperature has no effect"
+		loose = "--kv-aware-session-affinity-ttl-secs has no effect"
+		hot   = "--router-temperature leaves nearly all to chance"
+	)
+	for _, c := range []struct {
+		name, args string
+		want       []string
+		taken      bool
+	}{
+		{"nothing", "--policy random", nil, false},
+		{"kv_aware", kv, nil, true},
+		{"kv_aware with both", kv + both, nil, true},
+		{"another policy", "--policy random" + both, []string{cold, loose}, false},
+		{"another policy and no draw", "--policy random --router-temperature 0", nil, false},
+		{"kv_aware to prefill", pairs + "--prefill-policy kv_aware" + both, []string{loose}, true},
+		{"kv_aware to decode", pairs + "--decode-policy kv_aware" + both, []string{cold}, true},
+		{"kv_aware for what is not in two phases", pairs + "--policy kv_aware --prefill-policy random --decode-policy random --enable-igw" + both, nil, true},
+		{"kv_aware for both", pairs + "--policy kv_aware" + both, nil, true},
+		{"one degree", kv + "--router-temperature 1", nil, true},
+		{"in tokens", kv + "--router-temperature 800", []string{hot}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			parsed, err := parse(strings.Fields(c.args), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var logged bytes.Buffer
+			var o proxy.Options
+			putKV(&o, parsed, slog.New(slog.NewTextHandler(&logged, nil)))
+			lines := strings.Split(strings.TrimSpace(logged.String()), "\n")
+			if logged.Len() == 0 {
+				lines = nil
+			}
+			if len(lines) != len(c.want) {
+				t.Fatalf("logged %q, want %d lines", lines, len(c.want))
+			}
+			for i, want := range c.want {
+				if !strings.Contains(lines[i], "level=WARN msg=\""+want) {
+					t.Errorf("logged %q, want %q", lines[i], want)
+				}
+			}
+			p := &o.Router.PolicyOptions
+			if got := p.Temperature == parsed.KV.Temperature && p.AffinityTTL == int64(parsed.KV.AffinityTTL) && o.KVEvents != nil; got != c.taken {
+				t.Errorf("taken: %v, want %v; %+v", got, c.taken, p)
+			}
+		})
 	}
 }
