@@ -59,7 +59,7 @@ func TestAffinitySources(t *testing.T) {
 		{"sessions that aren't kept", header("X-Session-ID", "s1"), `,"session_id":"b"`, plain, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			const requests = 24
+			const requests = 12
 			before := make([]int, len(workers))
 			for i, w := range workers {
 				before[i] = w.Requests()

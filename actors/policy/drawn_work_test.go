@@ -65,14 +65,14 @@ func TestDrawsFollowTheSoftmax(t *testing.T) {
 	} {
 		for _, temperature := range []float64{.05, .3, 1, 4} {
 			t.Run(fmt.Sprintf("%s/%v", tc.name, temperature), func(t *testing.T) {
-				const requests = 30_000
+				const requests = 8000
 				c := fleet(tc.n)
 				for i := range c {
 					tc.workers(i, &c[i])
 				}
 				p := newDrawn(t, temperature, c)
 				req := Request{Key: 1, Blocks: 50}
-				for range 2000 { // until the backlog's average has settled
+				for range 1000 { // until the backlog's average has settled
 					p.Choose(&req, c)
 				}
 				got := make([]int, len(c))
