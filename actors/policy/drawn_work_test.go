@@ -144,12 +144,31 @@ func TestTemperatureAtItsEnds(t *testing.T) {
 
 // What can't be weighed is no reason to choose nobody.
 func TestDrawsWithEndlessCosts(t *testing.T) {
-	c := loaded(1, 2, 0)
-	c[1].Cost = math.MaxFloat64 // and so 8 blocks cost more than there are numbers for
+	c := loaded(1, 0, 2)
+	c[2].Cost = math.MaxFloat64 // and so its blocks cost more than there are numbers for
 	p := newDrawn(t, .5, c)
 	for range 200 {
-		if got := p.Choose(&Request{Blocks: 3}, c); got.Index != 2 {
-			t.Fatalf("%+v, want the cheapest, worker 2", got)
+		if got := p.Choose(&Request{Blocks: 3}, c); got.Index != 1 {
+			t.Fatalf("%+v, want the cheapest, worker 1", got)
+		}
+	}
+}
+
+// Costs are those of least_work, and so is what a choice does to later ones.
+func TestDrawsByTheCostsOfLeastWork(t *testing.T) {
+	draws := rand.New(rand.NewPCG(25, 1))
+	all := fleet(9)
+	drawn, plain := newDrawn(t, 1, all), newLeastWork("least_work", DefaultOptions())
+	for step := range 1000 {
+		req, c := scenario(draws, all)
+		req.Decode = draws.IntN(4) == 0
+		drawn.Choose(&req, c)
+		plain.Choose(&req, c)
+		for i := range c {
+			lambda, cost := drawn.Weigh(&req, &c[i])
+			if wantLambda, want := plain.Weigh(&req, &c[i]); cost != want || lambda != wantLambda {
+				t.Fatalf("step %d: cost %v with λ %v, want %v with %v", step, cost, lambda, want, wantLambda)
+			}
 		}
 	}
 }

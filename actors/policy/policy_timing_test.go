@@ -44,6 +44,38 @@ func BenchmarkChooseWithSession(b *testing.B) {
 	}
 }
 
+// BenchmarkChooseKVAware is what kv_aware does beyond least_work.
+func BenchmarkChooseKVAware(b *testing.B) {
+	sessions := make([][]byte, 1<<16)
+	for i := range sessions {
+		sessions[i] = fmt.Appendf(nil, "framework_header:%08x:lead", i)
+	}
+	for name, change := range map[string]func(*Options){
+		"draws":    func(o *Options) { o.Temperature = .5 },
+		"sessions": func(o *Options) { o.AffinityTTL = 1 },
+	} {
+		for _, workers := range []int{4, 64, 512} {
+			b.Run(fmt.Sprintf("%s/workers=%d", name, workers), func(b *testing.B) {
+				draws := rand.New(rand.NewPCG(9, 9))
+				c := fleet(workers)
+				for i := range c {
+					states[1].set(draws, &c[i])
+				}
+				o := DefaultOptions()
+				change(&o)
+				p := build(b, kvAware, o, c)
+				req := Request{Blocks: 100}
+				b.ReportAllocs()
+				for b.Loop() {
+					req.Key += golden
+					req.Affinity = sessions[req.Key>>48]
+					p.Choose(&req, c)
+				}
+			})
+		}
+	}
+}
+
 func benchChoose(b *testing.B, name string, workers int, set func(*rand.Rand, *Candidate), sessions [][]byte) {
 	draws := rand.New(rand.NewPCG(9, 9))
 	c := fleet(workers)

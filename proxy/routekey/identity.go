@@ -95,9 +95,7 @@ func (r *identityReader) read(h IdentityHeaders) (source string, id, agent []byt
 			return byContext, id, agent
 		}
 	case isGiven(d.hint):
-		id = r.first(rawjson.Member(d.hint, "session_id"))
-		r.odd = r.odd || id == nil
-		return byHint, id, nil
+		return byHint, r.first(rawjson.Member(d.hint, "session_id")), nil
 	case len(h.Session) > 0:
 		return byHeader, h.Session, r.agentOf(h.Session, h.Agent)
 	}
