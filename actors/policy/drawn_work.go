@@ -50,12 +50,12 @@ func (p *drawnWork) Choose(req *Request, c []Candidate) Choice {
 // draw makes chances of the costs, 1 for the least, and draws by them.
 func (p *drawnWork) draw() int {
 	least := slices.Min(p.chances)
-	spread := slices.Max(p.chances) - least
+	scale := 1 / (slices.Max(p.chances) - least) / p.temperature
 	sum, likeliest := 0.0, 0
 	for i, cost := range p.chances {
 		chance := 1.0
 		if cost > least {
-			chance = math.Exp((least - cost) / spread / p.temperature)
+			chance = math.Exp((least - cost) * scale)
 		} else {
 			likeliest = i
 		}
