@@ -5,16 +5,15 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"time"
+
+	"loadstar/actors/policy"
 )
 
 // An engine works on as much prompt at a time as it can, and on the rest in the order
 // in which that came, so a short prompt waits behind a long one. A lease whose worker
 // has Backlog blocks before it is therefore parked: its worker is chosen and its share
-// of work counted, but the request is sent only when enough has been worked off. Of
-// those parked at a worker the one goes first that has waited longest for its size:
-// "highest response ratio next" (Brinch Hansen, 1971). The short ones don't wait for
-// the long ones, and none waits for ever.
+// of work counted, but the request is sent only when enough has been worked off, the
+// most urgent first (policy.Urgency).
 //
 // Only answers whose first byte tells that the prompt is worked off take part. Others
 // are sent at once and don't count: a worker must never be kept from work by a guess.
@@ -24,23 +23,9 @@ import (
 // Who asked is told to wait, as in the waiting room, and gets the lease when it starts.
 // Should the worker be taken out before, another one is chosen.
 
-const (
-	// maxParked bounds those parked at a time, and with them the look at all of a worker
-	// that finds the next one. Beyond it each that comes sends another one on.
-	maxParked = 1 << 13
-
-	// longestPark is how long a request is parked at most. It is sent then, whatever is
-	// before it.
-	longestPark = 30 * int64(time.Second)
-
-	// stillMost is for how long a worker may answer nothing until it is sent one more of
-	// what is parked: it may have put aside what it has.
-	stillMost = int64(time.Second)
-
-	// parkGrace is what every request is taken to have waited before it came: among
-	// those that have hardly waited, the short ones go first.
-	parkGrace = int64(time.Second)
-)
+// maxParked bounds those parked at a time, and with them the look at all of a worker
+// that finds the next one. Beyond it each that comes sends another one on.
+const maxParked = 1 << 13
 
 // place grants a lease at the chosen worker, and parks it where that has enough to do.
 func (s *state) place(c choice, role Role, p Phase, k work, r *Request) grant {
@@ -82,7 +67,7 @@ func (s *state) park(x *waiter, r *Request, reply chan<- struct{}, pair bool) {
 	}
 	q.setAside(x)
 	s.room.parks++
-	x.until = s.room.clock + longestPark
+	x.until = s.room.clock + int64(policy.LongestPark)
 	if r.Deadline != 0 {
 		x.until = min(x.until, r.Deadline)
 	}
@@ -103,7 +88,7 @@ func (s *state) lineUp(x *waiter) {
 	x.worker = s.slots[x.lease.slot].worker
 	w := &s.workers[x.worker]
 	if x.at = len(w.line); x.at == 0 {
-		w.stillAt = s.room.clock
+		w.stillAt, w.nudges = s.room.clock, 0
 	}
 	w.line = append(w.line, x)
 }
@@ -131,11 +116,11 @@ func (s *state) nextParked(w *worker) *waiter {
 	return next
 }
 
-// urgency is how long a parked request has waited for each block that its worker has
-// to prefill. As in the waiting room, a class is worth an interval.
+// urgency is that of a parked request. As in the waiting room, a class is worth an
+// interval.
 func (s *state) urgency(x *waiter) float64 {
-	waited := s.room.clock - x.since + parkGrace + int64(classOf(x.request))*s.room.queue.ageing
-	return float64(waited) / float64(s.slots[x.lease.slot].pending+1)
+	waited := s.room.clock - x.since + int64(classOf(x.request))*s.room.queue.ageing
+	return policy.Urgency(waited, s.slots[x.lease.slot].pending)
 }
 
 // send counts the share of a slot as sent.
@@ -159,7 +144,7 @@ func (s *state) heard(w *worker, sl *slot) {
 // overtake has what was sent before a slot's share, of which a first byte tells, count
 // as sent no longer.
 func (s *state) overtake(w *worker, sl *slot) {
-	w.stillAt = s.room.clock
+	w.stillAt, w.nudges = s.room.clock, 0
 	for w.silent.first != 0 && &s.slots[w.silent.first-1] != sl {
 		s.heard(w, &s.slots[w.silent.first-1])
 	}
@@ -168,7 +153,8 @@ func (s *state) overtake(w *worker, sl *slot) {
 // nudge sends one more to each worker that has something parked and has been still.
 func (s *state) nudge() {
 	for i := range s.workers {
-		if w := &s.workers[i]; len(w.line) > 0 && s.room.clock-w.stillAt >= stillMost {
+		if w := &s.workers[i]; len(w.line) > 0 && s.room.clock-w.stillAt >= int64(policy.Patience(w.nudges)) {
+			w.nudges++
 			s.start(s.nextParked(w))
 		}
 	}

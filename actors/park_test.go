@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"loadstar/actors/policy"
 )
 
 // parking returns a registry with n healthy workers that are sent 10 blocks at a
@@ -157,7 +159,7 @@ func TestOvertaken(t *testing.T) {
 		r := parking(t, "least_work", 1, nil)
 		lost := r.call(prompt(r, 100))
 		a, b := r.call(prompt(r, 9)), r.call(prompt(r, 10))
-		time.Sleep(time.Duration(stillMost) + 10*time.Millisecond)
+		time.Sleep(policy.Patience(0) + 10*time.Millisecond)
 		if a.waits() || !b.waits() {
 			t.Fatal("after a second without an answer one should be sent")
 		}

@@ -118,6 +118,7 @@ type worker struct {
 	dues     row   // that end by themselves
 	silent   row   // sent ones, until a first byte tells of them
 	stillAt  int64 // when something parked was sent, or one of silent was heard of
+	nudges   int   // how many were sent since then only because it was still
 	granted  uint64
 	outcomes [numCauses]uint64
 

@@ -9,9 +9,11 @@ import (
 type what uint8
 
 const (
-	prefilled what = iota // the worker's prompt under way
-	finished              // the job's last token
-	restarted             // the worker's cache is lost
+	prefilled     what = iota // the worker's prompt under way
+	finished                  // the job's last token
+	restarted                 // the worker's cache is lost
+	still                     // the worker may have answered nothing for as long as it may
+	parkedLongest             // the job may have been parked for as long as it may
 )
 
 // event is something that will happen.
@@ -20,7 +22,7 @@ type event struct {
 	number int // order in which they were planned, which decides among those of a time
 	what   what
 	worker int
-	job    *job // of finished
+	job    *job // of finished and parkedLongest
 }
 
 // agenda is what will happen, the earliest first.

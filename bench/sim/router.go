@@ -19,12 +19,15 @@ type router struct {
 	workers []policy.Candidate
 	hits    []prefixtree.Hit
 	granted int
+	backlog int   // blocks sent to a worker and not begun to be answered, from which on others wait; 0 for no bound
+	sent    []int // of each worker
 }
 
 // lease is what a request counts for at a worker.
 type lease struct {
 	worker  int
 	pending int // blocks granted and not given back
+	parked  bool
 	name    learn.Lease
 }
 
@@ -33,7 +36,10 @@ func newRouter(s *Settings, rule Rule, seed uint64) (*router, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &router{policy: p}
+	r := &router{policy: p, sent: make([]int, s.Workers)}
+	if rule.parks() && s.GiveBack != AtEnd { // of those no first byte tells
+		r.backlog = s.backlog()
+	}
 	if prefixes {
 		r.view = s.view()
 	}
@@ -62,7 +68,10 @@ func (r *router) grant(q *request, now time.Duration) lease {
 	}
 	asked := policy.Request{Key: q.head(), Blocks: len(q.chain), Now: int64(now)}
 	w := &r.workers[r.policy.Choose(&asked, r.workers).Index]
-	l := lease{worker: int(w.ID), pending: len(q.chain) - w.Match}
+	l := lease{worker: int(w.ID), pending: len(q.chain) - w.Match, parked: r.isFed(int(w.ID))}
+	if !l.parked {
+		r.sent[w.ID] += l.pending
+	}
 	w.Load++
 	w.Pending += l.pending
 	r.granted++
@@ -73,9 +82,19 @@ func (r *router) grant(q *request, now time.Duration) lease {
 	return l
 }
 
+// isFed reports whether a worker has been sent as much as it should have at a time.
+func (r *router) isFed(worker int) bool { return r.backlog > 0 && r.sent[worker] >= r.backlog }
+
+// start sends a parked lease's request on.
+func (r *router) start(l *lease) {
+	l.parked = false
+	r.sent[l.worker] += l.pending
+}
+
 // begun gives the prompt work of a lease back: its answer has begun.
 func (r *router) begun(l *lease) {
 	r.workers[l.worker].Pending -= l.pending
+	r.sent[l.worker] -= l.pending
 	l.pending = 0
 }
 

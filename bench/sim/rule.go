@@ -75,6 +75,12 @@ func (r Rule) make(seed uint64) (p policy.Policy, prefixes bool, err error) {
 	return p, policy.NeedsPrefixes(name), nil
 }
 
+// parks reports whether the router keeps back what a worker can't begin yet.
+func (r Rule) parks() bool {
+	name, _, _ := strings.Cut(string(r), ":")
+	return policy.NeedsWork(name)
+}
+
 func settableNames() []string {
 	var all []string
 	for _, s := range settable {

@@ -20,6 +20,7 @@ type Settings struct {
 	ViewBlocks int     `json:"view_blocks"`        // that the router remembers of each worker, instead of a tree; 0 for the tree
 	NoUsage    bool    `json:"no_usage,omitempty"` // answers don't tell what was cached, so the tree learns nothing of it
 	GiveBack   string  `json:"give_back"`          // when a lease's share of the pending work ends; see GiveBacks
+	Backlog    int     `json:"backlog_tokens"`     // of prompt at a worker, from which on policies that know of it keep requests back; 0 for none
 }
 
 // GiveBacks are when the router may learn that a prompt is prefilled.
@@ -32,6 +33,8 @@ const (
 const (
 	routerTree = 32 << 20 // the router's default for its tree
 	maxWorkers = 1024
+
+	blockTokens = 16 // of a synthetic workload
 )
 
 // WithDefaults are the settings with the workload's defaults.
@@ -50,12 +53,19 @@ func (s *Settings) Check() error {
 		workload.Range{Name: "time of a token", Value: s.TokenTime, From: 0, To: 1e6},
 		workload.Range{Name: "cache blocks", Value: float64(s.CacheBlocks), From: 1, To: 1 << 24},
 		workload.Range{Name: "view bytes", Value: float64(s.ViewBytes), From: 1, To: 1 << 36},
+		workload.Range{Name: "backlog tokens", Value: float64(s.Backlog), From: 0, To: 1 << 30},
 		workload.Range{Name: "view blocks", Value: float64(s.ViewBlocks), From: 0, To: 1 << 24},
 	)}
 	if s.GiveBack != AtFirst && s.GiveBack != AtHead && s.GiveBack != AtEnd {
 		faults = append(faults, fmt.Errorf("pending work given back at %q: give %s, %s or %s", s.GiveBack, AtFirst, AtHead, AtEnd))
 	}
 	return errors.Join(faults...)
+}
+
+// backlog is Backlog in blocks.
+func (s *Settings) backlog() int {
+	tokens := cmp.Or(s.BlockTokens, blockTokens)
+	return (s.Backlog + tokens - 1) / tokens
 }
 
 // paces are how many times as long as the median worker each takes for a block. The

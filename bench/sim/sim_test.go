@@ -145,12 +145,12 @@ func TestGiveBack(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.giveBack, func(t *testing.T) {
-			s := Settings{Setup: workload.Setup{Workload: "unique", Workers: 1}, GiveBack: tt.giveBack}.WithDefaults()
+			s := Settings{Setup: workload.Setup{Workload: "unique", Workers: 1}, GiveBack: tt.giveBack, TokenTime: 1}.WithDefaults()
 			r, err := newRouter(&s, "least_work", 1)
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := &simulation{settings: &s, router: r, workers: []*worker{s.worker(0)}, token: time.Millisecond, done: func(*job) {}}
+			m := s.simulation(r, func(*job) {})
 			pending := func() int { return r.workers[0].Pending }
 			m.arrive(&request{chain: []uint64{1, 2, 3}, size: 3, output: 2}, 0)
 			granted := pending()

@@ -1,0 +1,30 @@
+package policy
+
+import "time"
+
+// How requests wait whose worker is chosen and has as much to do as it should have at
+// a time. The registry has more of it, and so has the simulator.
+const (
+	// LongestPark is how long one waits at most. It is sent then, whatever is before it.
+	LongestPark = 30 * time.Second
+
+	// longestStill is for how long a worker may answer nothing until it is sent one more.
+	longestStill = time.Second
+
+	// parkGrace is what every request is taken to have waited before it came: among
+	// those that have hardly waited, the short ones go first.
+	parkGrace = time.Second
+)
+
+// Patience is for how long a worker that was sent n more since it answered last may
+// be still until it is sent yet another one: it may have put aside what it has, and
+// the next one would show it.
+func Patience(n int) time.Duration { return longestStill << min(n, 8) }
+
+// Urgency says who of those that wait for a worker is next: who has the highest. It is
+// the time waited, in nanoseconds, for each block that the worker has to prefill,
+// "highest response ratio next" (Brinch Hansen, 1971): short prompts don't wait for
+// long ones, and long ones not for ever.
+func Urgency(waited int64, blocks int) float64 {
+	return float64(waited+int64(parkGrace)) / float64(blocks+1)
+}
