@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"io"
+	"net"
 	"time"
 
 	"loadstar/actors/peers"
@@ -19,6 +20,10 @@ type PeersOptions struct {
 	Group     string   // of those who tell each other
 	Servers   []string // NATS servers' URLs
 	CredsFile string   // for them; empty for none
+
+	// Dial connects to a NATS server in this process, in place of Servers; nil if
+	// there is none.
+	Dial func() (net.Conn, error)
 }
 
 // JoinPeers begins to tell other routers what runs here, and to hear of them. It
@@ -28,7 +33,7 @@ func (p *Proxy) JoinPeers(o PeersOptions) {
 	p.peers = peers.Start(peers.Options{
 		Name: o.Name, Incarnation: uint64(time.Now().UnixNano()), MaxWorkers: p.opts.Router.MaxWorkers, Now: p.now, Tell: p.logPeers,
 	}, p.router, func(r peers.Receiver) peers.Link {
-		return nats.Open(nats.Options{Servers: o.Servers, CredsFile: o.CredsFile, Group: o.Group, Name: o.Name}, r)
+		return nats.Open(nats.Options{Servers: o.Servers, CredsFile: o.CredsFile, Group: o.Group, Name: o.Name, Dial: o.Dial}, r)
 	})
 	p.routes["/peers"] = &route{class: pathAdmin, get: (*exchange).getPeers, admin: true}
 }

@@ -13,6 +13,8 @@ import (
 	"text/template"
 
 	"go.yaml.in/yaml/v3"
+
+	"loadstar/actors/peers/nats/server"
 )
 
 const chartDir = "packaging/helm/loadstar"
@@ -145,10 +147,15 @@ func TestChart(t *testing.T) {
 		{"keys and TLS", "x", `{secrets: {clientKeys: a, adminKey: b, workerKey: c, tls: d}}`, "PodDisruptionBudget " + rights + "Service Service", func(c config) bool {
 			return c.TLS.KeyPath == "/etc/loadstar/tls/tls.key" && c.Access.ClientKeysFile == "/etc/loadstar/clients/keys"
 		}},
+		{"a NATS server in each", "x", `{peers: {embedded: true, group: g}, secrets: {peers: s}}`, "PodDisruptionBudget " + rights + "Service Service Service", func(c config) bool {
+			own := c.Peers.Own
+			return c.Peers.Group == "g" && own.Listen == listenConfig{"0.0.0.0", 6222} && own.User == "loadstar" && own.Password == "from-PEERS_PASSWORD" &&
+				slices.Equal(own.Routes, []server.Route{{Host: "x-loadstar-peers.llm.svc", Port: 6222}})
+		}},
 		{"everything else", "a-release", `{peers: {nats: ["nats://a:1", "nats://b:1"]}, extraArgs: ["--heartbeat-secs=15"], env: [{name: LOADSTAR_ACCESS_LOG, value: "true"}], shutdown: {delaySeconds: 5, graceSeconds: 1000},
 			serviceAccount: {name: own, create: false}, monitoring: {serviceMonitor: true, vmServiceScrape: true, labels: {a: b}}, imagePullSecrets: [{name: s}], podAnnotations: {a: b}, nodeSelector: {a: b}, tolerations: [{key: k}],
 			affinity: {nodeAffinity: {}}, service: {annotations: {a: b}}, image: {tag: v1}}`, "ServiceMonitor VMServiceScrape PodDisruptionBudget Role RoleBinding Service Service", func(c config) bool {
-			return c.Peers.Enabled() && c.Timeouts.Heartbeat.Seconds() == 15 && c.Shutdown.Grace.Seconds() == 1000
+			return len(c.Peers.Servers) == 2 && c.Timeouts.Heartbeat.Seconds() == 15 && c.Shutdown.Grace.Seconds() == 1000
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -171,6 +178,22 @@ func TestChart(t *testing.T) {
 				t.Errorf("kinds\n%s, want\n%s\n%s", got, tc.kinds, text)
 			}
 		})
+	}
+}
+
+// Routers with a NATS server each find each other by a Service of all their pods, ready or
+// not, whose name they ask for.
+func TestChartPeers(t *testing.T) {
+	text := string(render(t, "x", `{peers: {embedded: true}, secrets: {peers: s}}`))
+	_, service, ok := strings.Cut(text, "name: x-loadstar-peers\n")
+	if !ok {
+		t.Fatalf("no Service of that name in %s", text)
+	}
+	service, _, _ = strings.Cut(service, "\n---")
+	for _, want := range []string{"clusterIP: None", "publishNotReadyAddresses: true", "app.kubernetes.io/instance: x", "port: 6222"} {
+		if !strings.Contains(service, want) {
+			t.Errorf("no %q in %s", want, service)
+		}
 	}
 }
 

@@ -11,16 +11,18 @@ import (
 	"loadstar/actors/peers"
 )
 
-// peersConfig is how this router and others with the same workers hear of each other.
+// peersConfig is how this router and others with the same workers hear of each other:
+// by NATS servers elsewhere or by one in this process, or not at all.
 type peersConfig struct {
-	Servers   []string // of NATS; none is no peers
+	Servers   []string // of NATS, elsewhere
 	CredsFile string
 	Group     string
 	Name      string // empty: one is made up
+	Own       ownNATSConfig
 }
 
 // Enabled reports whether there may be other routers.
-func (p peersConfig) Enabled() bool { return len(p.Servers) > 0 }
+func (p peersConfig) Enabled() bool { return len(p.Servers) > 0 || p.Own.Enabled() }
 
 // peersOptions is how several routers share workers.
 func peersOptions(p *peersConfig) []*option {
@@ -31,6 +33,18 @@ func peersOptions(p *peersConfig) []*option {
 			usage: "tell other routers by this NATS server, or one of these, what runs at workers and which prompts were placed where, and take account of theirs; " +
 				"nats://HOST:PORT or tls://HOST:PORT, with USER:PASSWORD@ or TOKEN@ where it asks for them; other users of the machine see a command line, so prefer the variable then",
 			many: natsServers(&p.Servers),
+		},
+		{
+			name: "peers-nats-listen", arg: "HOST:PORT", category: category, from: ours, secret: true,
+			usage: "run a NATS server in this process, to which other routers connect by --peers-nats, or with --peers-nats-routes their servers; nats://USER:PASSWORD@HOST:PORT or " +
+				"nats://TOKEN@HOST:PORT asks for them, as it must on another address than loopback; other users of the machine see a command line, so prefer the variable then",
+			one: readNATSListen(&p.Own),
+		},
+		{
+			name: "peers-nats-routes", arg: "HOST:PORT,...", category: category, from: ours, needs: "address",
+			usage: "make one cluster of the servers of several routers' --peers-nats-listen, here and at these addresses, which outlives each of them; a host may have " +
+				"many addresses, asked for every 5 seconds, and this router's own may be among them",
+			many: natsRoutes(&p.Own.Routes),
 		},
 		{
 			name: "peers-nats-creds", arg: "FILE", category: category, from: ours,
@@ -123,16 +137,16 @@ func readPeerName(dst *string) func(string) error {
 
 // checkPeers is check for several routers.
 func (c config) checkPeers() []error {
+	faults := c.checkOwnNATS()
 	if c.Peers.Enabled() {
-		return nil
+		return faults
 	}
-	var faults []error
 	for _, f := range []struct {
 		flag  string
 		given bool
 	}{{"--peers-nats-creds", c.Peers.CredsFile != ""}, {"--peers-name", c.Peers.Name != ""}} {
 		if f.given {
-			faults = append(faults, fmt.Errorf("%s is about other routers: add --peers-nats, or leave it out", f.flag))
+			faults = append(faults, fmt.Errorf("%s is about other routers: add --peers-nats or --peers-nats-listen, or leave it out", f.flag))
 		}
 	}
 	return faults

@@ -37,7 +37,8 @@ type podSpec struct {
 	Containers                    []struct {
 		Args []string
 		Env  []struct {
-			Name string
+			Name, Value string
+			ValueFrom   any `yaml:"valueFrom"`
 		}
 		Ports []struct {
 			Name          string
@@ -97,9 +98,16 @@ func checkPod(t *testing.T, o object) config {
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], "$(NAMESPACE)", o.Metadata.Namespace)
 	}
-	c, err := parse(args, nil)
+	vars := map[string]string{}
+	for _, e := range of.Env {
+		vars[e.Name] = os.Expand(strings.NewReplacer("$(", "${", ")", "}").Replace(e.Value), func(name string) string { return vars[name] })
+		if e.ValueFrom != nil {
+			vars[e.Name] = "from-" + e.Name
+		}
+	}
+	c, err := parse(args, variables(vars))
 	if err != nil {
-		t.Fatalf("the arguments %q: %v", of.Args, err)
+		t.Fatalf("the arguments %q and variables %q: %v", of.Args, vars, err)
 	}
 	for _, e := range of.Env {
 		if name := e.Name; strings.HasPrefix(name, "LOADSTAR_") && !isVariable(name) {
@@ -110,7 +118,11 @@ func checkPod(t *testing.T, o object) config {
 	for _, p := range of.Ports {
 		ports[p.Name] = p.ContainerPort
 	}
-	if want := map[string]int{"http": c.Listen.Port, "metrics": c.Metrics.Listen.Port}; !maps.Equal(ports, want) {
+	want := map[string]int{"http": c.Listen.Port, "metrics": c.Metrics.Listen.Port}
+	if own := c.Peers.Own; own.Enabled() {
+		want["peers"] = own.Listen.Port
+	}
+	if !maps.Equal(ports, want) {
 		t.Errorf("ports %v, want %v", ports, want)
 	}
 	scheme := "HTTP"

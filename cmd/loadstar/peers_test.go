@@ -191,9 +191,9 @@ func TestPeersFlags(t *testing.T) {
 	}{
 		{"none", "", peersConfig{Group: "loadstar"}, ""},
 		{"servers in both forms", "--peers-nats nats://a:1,tls://b:2 nats://c", peersConfig{Group: "loadstar", Servers: []string{"nats://a:1", "tls://b:2", "nats://c"}}, ""},
-		{"everything", "--peers-nats nats://a --peers-group x.y --peers-name me --peers-nats-creds f", peersConfig{[]string{"nats://a"}, "f", "x.y", "me"}, ""},
+		{"everything", "--peers-nats nats://a --peers-group x.y --peers-name me --peers-nats-creds f", peersConfig{Servers: []string{"nats://a"}, CredsFile: "f", Group: "x.y", Name: "me"}, ""},
 		{"a group alone", "--peers-group x", peersConfig{Group: "x"}, ""},
-		{"a name alone", "--peers-name me", peersConfig{}, "--peers-name is about other routers: add --peers-nats, or leave it out"},
+		{"a name alone", "--peers-name me", peersConfig{}, "--peers-name is about other routers: add --peers-nats or --peers-nats-listen, or leave it out"},
 		{"credentials alone", "--peers-nats-creds f", peersConfig{}, "--peers-nats-creds is about other routers"},
 		{"too many", "--peers-nats " + strings.Repeat("nats://a ", maxServers+1), peersConfig{}, "17 URLs are more than the 16"},
 	} {

@@ -77,6 +77,7 @@ func tryCommands(t *testing.T, text string) (tried int) {
 		"http://10.0.1.1:8000", urls[3], "http://10.0.1.2:8000", urls[4],
 		"8998", urls[0][strings.LastIndex(urls[0], ":")+1:], // its bootstrap server is the worker itself
 		"0.0.0.0:36367", strings.Replace(freeAddr(t), "127.0.0.1", "127.0.0.2", 1), // where none of the others is given the port meanwhile
+		"0.0.0.0:6222", strings.Replace(freeAddr(t), "127.0.0.1", "127.0.0.3", 1), "10.0.2.", "127.0.9.",
 		"workers.yaml", f.write("workers.yaml", []byte("- url: "+urls[0]+"\n")),
 		"vllm.default.svc.cluster.local:8000", "localhost" + urls[0][strings.LastIndex(urls[0], ":"):],
 		"--service-discovery ", "--kubeconfig " + f.write("kubeconfig", []byte(noCluster)) + " --service-discovery ",

@@ -75,6 +75,11 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 	if err == nil {
 		err = line.takeOver(ctx, p, c, signals, log)
 	}
+	var own ownNATS
+	if err == nil {
+		own, err = openNATS(c, line.before == nil, log)
+		defer own.close()
+	}
 	if err == nil {
 		err = line.open(s.offered(c))
 	}
@@ -84,6 +89,7 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 		return err
 	}
 	if join != nil { // not earlier: until then the process before tells what runs
+		own.put(join)
 		p.JoinPeers(*join)
 	}
 	served := make(chan error, 3)
@@ -126,7 +132,7 @@ func serve(ctx context.Context, c config, log *slog.Logger, ready func(net.Addr)
 				log.Warn("the process that was to take over has ended: going on", "error", err)
 				continue
 			}
-			return line.handOver(p, c.Shutdown, next, signals, log)
+			return line.handOver(p, own, c.Shutdown, next, signals, log)
 		case err := <-served:
 			closeNow()
 			return fmt.Errorf("the listener ended: %w", err)

@@ -213,11 +213,14 @@ func (s *succession) next() <-chan *takeover.Next {
 // handOver finishes what runs here, while the next process has the sockets. The
 // first signal changes nothing, for this process ends anyway; another one ends it at
 // once.
-func (s *succession) handOver(p *proxy.Proxy, c shutdownConfig, next *takeover.Next, signals <-chan os.Signal, log *slog.Logger) error {
+func (s *succession) handOver(p *proxy.Proxy, own ownNATS, c shutdownConfig, next *takeover.Next, signals <-chan os.Signal, log *slog.Logger) error {
 	started, linger := time.Now(), max(c.Delay, lingerIdle)
 	log.Info("handed over: finishing what runs", "grace", c.Grace)
 	p.HandOver()
-	go p.LeavePeers() // the next process tells of what runs here, together with its own
+	go func() {
+		p.LeavePeers() // the next process tells of what runs here, together with its own
+		own.close()    // and waits for the address
+	}()
 	ctx, cancel := context.WithTimeout(context.Background(), linger+c.Grace)
 	defer cancel()
 	go func() {

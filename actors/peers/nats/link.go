@@ -40,6 +40,9 @@ type Options struct {
 	CredsFile string   // a user's credentials; empty for none
 	Group     string   // of the routers that tell each other: the beginning of subjects
 	Name      string   // of this router, for the server's lists
+
+	// Dial connects to a server in this process, in place of Servers; nil if there is none.
+	Dial func() (net.Conn, error)
 }
 
 // Link is a connection to peers. It implements peers.Link.
@@ -100,7 +103,7 @@ func (l *Link) run() {
 				l.receiver.Changed(peers.LinkState{Err: err})
 			}
 		default:
-			l.receiver.Changed(peers.LinkState{Up: true, Server: c.ConnectedAddr()})
+			l.receiver.Changed(peers.LinkState{Up: true, Server: l.server(c.Conn)})
 			began := time.Now()
 			if !l.serve(c) {
 				return
@@ -161,6 +164,14 @@ func (l *Link) serve(c *connection) bool {
 	}
 }
 
+// server is what a connection leads to.
+func (l *Link) server(c *nats.Conn) string {
+	if l.opts.Dial != nil {
+		return "in this process"
+	}
+	return c.ConnectedAddr()
+}
+
 func (l *Link) subject(k peers.Kind) string { return l.opts.Group + "." + k.String() }
 
 // connection is one connection, from when it is asked for.
@@ -205,7 +216,10 @@ func (l *Link) dial(ctx context.Context, c *connection) (err error) {
 	options := []nats.Option{
 		nats.Name("loadstar " + l.opts.Name), nats.NoEcho(), nats.NoReconnect(), nats.Timeout(connectTimeout),
 		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(2), nats.FlusherTimeout(writeTimeout), nats.ReconnectOnFlusherError(),
-		nats.SetCustomDialer(dialer{ctx}), nats.ErrorHandler(l.watch()), nats.ClosedHandler(func(*nats.Conn) { close(c.lost) }),
+		nats.SetCustomDialer(dialer{ctx, nil}), nats.ErrorHandler(l.watch()), nats.ClosedHandler(func(*nats.Conn) { close(c.lost) }),
+	}
+	if l.opts.Dial != nil {
+		options = append(options, nats.InProcessServer(dialer{ctx, l.opts.Dial}))
 	}
 	if l.opts.CredsFile != "" {
 		options = append(options, nats.UserCredentials(l.opts.CredsFile))
@@ -238,17 +252,26 @@ func (l *Link) watch() func(*nats.Conn, *nats.Subscription, error) {
 			}
 		case errors.Is(err, nats.ErrPermissionViolation) && !denied:
 			denied = true
-			l.receiver.Changed(peers.LinkState{Up: true, Server: c.ConnectedAddr(), Err: err})
+			l.receiver.Changed(peers.LinkState{Up: true, Server: l.server(c), Err: err})
 		}
 	}
 }
 
 // dialer makes connections that end with a context.
-type dialer struct{ ctx context.Context }
+type dialer struct {
+	ctx    context.Context
+	within func() (net.Conn, error) // to a server in this process
+}
 
 // Dial implements nats.CustomDialer.
 func (d dialer) Dial(network, address string) (net.Conn, error) {
-	c, err := (&net.Dialer{Timeout: connectTimeout}).DialContext(d.ctx, network, address)
+	return d.bound((&net.Dialer{Timeout: connectTimeout}).DialContext(d.ctx, network, address))
+}
+
+// InProcessConn implements nats.InProcessConnProvider.
+func (d dialer) InProcessConn() (net.Conn, error) { return d.bound(d.within()) }
+
+func (d dialer) bound(c net.Conn, err error) (net.Conn, error) {
 	if err == nil {
 		context.AfterFunc(d.ctx, func() { _ = c.Close() })
 	}

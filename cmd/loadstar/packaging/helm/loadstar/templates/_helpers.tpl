@@ -68,6 +68,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- if .Values.peers.nats }}
 - {{ printf "--peers-nats=%s" (join "," .Values.peers.nats) | quote }}
+{{- end }}
+{{- if .Values.peers.embedded }}
+- {{ printf "--peers-nats-routes=%s-peers.%s.svc:6222" (include "loadstar.name" .) .Release.Namespace | quote }}
+{{- end }}
+{{- if or .Values.peers.nats .Values.peers.embedded }}
 - {{ printf "--peers-group=%s" .Values.peers.group | quote }}
 {{- end }}
 - {{ printf "--max-payload-size=%d" (int64 .Values.limits.payloadBytes) | quote }}
