@@ -11,7 +11,7 @@ import (
 
 // An engine works on as much prompt at a time as it can, and on the rest in the order
 // in which that came, so a short prompt waits behind a long one. A lease whose worker
-// has Backlog blocks before it is therefore parked: its worker is chosen and its share
+// has enough before it (BacklogOptions) is therefore parked: its worker is chosen and its share
 // of work counted, but the request is sent only when enough has been worked off, the
 // most urgent first (policy.Urgency).
 //
@@ -39,7 +39,7 @@ func (s *state) place(c choice, role Role, p Phase, k work, r *Request) grant {
 // isBusy reports whether a worker has so much to do that the next one is parked.
 func (s *state) isBusy(id WorkerID) bool {
 	w := &s.workers[id]
-	if w.sent < s.opts.Backlog {
+	if !s.isFed(w) {
 		return false
 	}
 	if s.room.queue.parked < maxParked {
@@ -50,6 +50,11 @@ func (s *state) isBusy(id WorkerID) bool {
 	}
 	s.start(s.nextParked(w))
 	return true
+}
+
+// isFed reports whether a worker has been sent as much as it should have at a time.
+func (s *state) isFed(w *worker) bool {
+	return w.sent >= s.opts.Backlog.Blocks && w.unheard >= s.opts.Backlog.Requests
 }
 
 // park has a request wait until its lease, which was granted parked, starts. It may
@@ -128,6 +133,7 @@ func (s *state) send(w *worker, n uint32) {
 	sl := &s.slots[n]
 	sl.sent = true
 	w.sent += sl.pending
+	w.unheard++
 	s.append(&w.silent, n)
 }
 
@@ -135,6 +141,7 @@ func (s *state) send(w *worker, n uint32) {
 func (s *state) heard(w *worker, sl *slot) {
 	sl.sent = false
 	w.sent -= sl.pending
+	w.unheard--
 	s.unlink(&w.silent, sl)
 	if len(w.line) > 0 {
 		s.eased = append(s.eased, sl.worker)
@@ -192,7 +199,7 @@ func (s *state) sendOn() {
 			}
 			continue
 		}
-		for len(w.line) > 0 && w.sent < s.opts.Backlog {
+		for len(w.line) > 0 && !s.isFed(w) {
 			s.start(s.nextParked(w))
 		}
 	}

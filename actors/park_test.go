@@ -18,7 +18,7 @@ func parking(t testing.TB, policyName string, n int, more func(o *Options)) *Reg
 	t.Helper()
 	o := options(policyName)
 	began := time.Now()
-	o.Backlog, o.Room.Now = 10, func() int64 { return int64(time.Since(began)) }
+	o.Backlog, o.Room.Now = BacklogOptions{10, 1}, func() int64 { return int64(time.Since(began)) }
 	if more != nil {
 		more(&o)
 	}
@@ -187,6 +187,29 @@ func TestOvertaken(t *testing.T) {
 		if s := snap(t, r); s.Live != 0 || s.Refused != 0 {
 			t.Errorf("%d leases live, %d refused, want none", s.Live, s.Refused)
 		}
+	})
+}
+
+// A worker has one request to work on and others for when that is done, however long
+// it is.
+func TestLeastSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := parking(t, "least_work", 1, func(o *Options) { o.Backlog.Requests = 3 })
+		first := r.call(prompt(r, 100))
+		var all []*call
+		for range 4 {
+			all = append(all, r.call(prompt(r, 50)))
+		}
+		if got, want := sent(all), []int{0, 1}; !slices.Equal(got, want) {
+			t.Errorf("sent behind the first: %v, want %v", got, want)
+		}
+		workOff(r, first)
+		if got, want := sent(all), []int{0, 1, 2}; !slices.Equal(got, want) {
+			t.Errorf("sent behind the second: %v, want %v", got, want)
+		}
+		workOff(r, all[:3]...)
+		workOff(r, all[3])
+		checkParked(t, r)
 	})
 }
 
@@ -579,7 +602,7 @@ func checkParked(t *testing.T, r *Registry) {
 			if len(w.line) != w.inPhase[Parked] {
 				t.Errorf("worker %d has a line of %d, want %d", i, len(w.line), w.inPhase[Parked])
 			}
-			if len(w.line) > 0 && (w.sent < s.opts.Backlog || w.isLost()) {
+			if len(w.line) > 0 && (!s.isFed(w) || w.isLost()) {
 				t.Errorf("worker %d with %d blocks has %d parked, lost %v", i, w.sent, len(w.line), w.isLost())
 			}
 			sent := 0
@@ -609,7 +632,7 @@ func TestParkedPromptIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := options("least_work")
 		began := time.Now()
-		o.Backlog, o.Room.Now = 10, func() int64 { return int64(time.Since(began)) }
+		o.Backlog, o.Room.Now = BacklogOptions{10, 1}, func() int64 { return int64(time.Since(began)) }
 		r, err := NewRouter(RouterOptions{Options: o, TreeBytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)

@@ -21,7 +21,15 @@ type Options struct {
 	MaxWorkers    int           // most members at a time
 	AnyForUnknown bool          // a model that nobody serves goes to any worker
 	Room          RoomOptions
-	Backlog       int // blocks of prompt sent to a worker and not yet prefilled, from which on further ones are parked, where the policy reads pending work; 0 parks nothing
+	Backlog       BacklogOptions
+}
+
+// BacklogOptions is what a worker is sent before it has begun to answer, where the policy
+// reads pending work: further requests are parked once it has both. The zero value
+// parks none.
+type BacklogOptions struct {
+	Blocks   int // of prompt; 0 parks none
+	Requests int
 }
 
 // Registry hands requests to workers. Its methods are safe for concurrent use:
@@ -44,7 +52,7 @@ func NewRegistry(o Options) (*Registry, error) {
 		return nil, err
 	}
 	go r.loop(s)
-	if o.Room.waits() || o.Backlog > 0 {
+	if o.Room.waits() || o.Backlog.Blocks > 0 {
 		go r.tick(s.room.ticks, o.Room.Now)
 	}
 	return r, nil

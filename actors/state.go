@@ -117,6 +117,7 @@ type worker struct {
 	speed    speed
 	dues     row   // that end by themselves
 	silent   row   // sent ones, until a first byte tells of them
+	unheard  int   // how many those are
 	stillAt  int64 // when something parked was sent, or one of silent was heard of
 	nudges   int   // how many were sent since then only because it was still
 	granted  uint64
@@ -161,8 +162,8 @@ func newState(o Options, events chan<- Event) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Backlog < 0 || o.Backlog > 0 && o.Room.Now == nil {
-		return nil, fmt.Errorf("a backlog of %d blocks: give 0 or more, and with one the clock that Request.Now is read from", o.Backlog)
+	if b := o.Backlog; b.Blocks < 0 || b.Requests < 0 || b.Blocks > 0 && o.Room.Now == nil {
+		return nil, fmt.Errorf("a backlog of %d blocks and %d requests: give 0 or more, and with one the clock that Request.Now is read from", b.Blocks, b.Requests)
 	}
 	s := &state{
 		opts:    o,
@@ -197,7 +198,7 @@ func newState(o Options, events chan<- Event) (*state, error) {
 		s.speeds.at = math.MinInt64
 	}
 	for r, name := range o.Policy {
-		s.parks[r] = o.Backlog > 0 && policy.NeedsWork(name)
+		s.parks[r] = o.Backlog.Blocks > 0 && policy.NeedsWork(name)
 		s.parking = s.parking || s.parks[r]
 	}
 	return s, nil

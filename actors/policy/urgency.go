@@ -8,6 +8,10 @@ const (
 	// LongestPark is how long one waits at most. It is sent then, whatever is before it.
 	LongestPark = 30 * time.Second
 
+	// LeastSent is how many requests a worker is sent in any case that it hasn't begun to
+	// answer: one to work on, and one for when that is done.
+	LeastSent = 2
+
 	// longestStill is for how long a worker may answer nothing until it is sent one more.
 	longestStill = time.Second
 

@@ -25,6 +25,12 @@ type Launch struct {
 	Core    int      // where it runs
 }
 
+// IsLoadstar reports whether a Launch of this name is one of Loadstar.
+func IsLoadstar(name string) bool {
+	name, _, _ = strings.Cut(name, ":")
+	return name == loadstarName
+}
+
 // Started is a router that runs until it is ended.
 type Started struct {
 	Version string

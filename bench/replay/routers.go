@@ -2,11 +2,16 @@ package replay
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"loadstar/bench/compare"
 	"loadstar/bench/nats"
+	"loadstar/bench/worker"
 )
+
+// routerBacklog is Loadstar's default of --worker-backlog-tokens.
+const routerBacklog = 8192
 
 // startRouters starts the copies of a router before workers, and returns what ends
 // them.
@@ -21,6 +26,11 @@ func (s Settings) startRouters(ctx context.Context, dir, name string, workers []
 		}
 	}
 	l := compare.Launch{Programs: s.Programs, Name: name, Args: s.RouterArgs, Dir: dir, Core: s.Core}
+	if s.BlockTokens > 0 && compare.IsLoadstar(name) {
+		// A block of a trace is sent as one of 16 tokens, and what counts tokens shrinks with it.
+		backlog := max(1, routerBacklog*worker.BlockTokens/s.BlockTokens)
+		l.Args = append(slices.Clone(l.Args), fmt.Sprintf("--worker-backlog-tokens=%d", backlog))
+	}
 	for _, w := range workers {
 		l.Workers = append(l.Workers, w.address)
 	}

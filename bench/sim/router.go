@@ -21,6 +21,7 @@ type router struct {
 	granted int
 	backlog int   // blocks sent to a worker and not begun to be answered, from which on others wait; 0 for no bound
 	sent    []int // of each worker
+	silent  []int // requests that they are of
 }
 
 // lease is what a request counts for at a worker.
@@ -36,7 +37,7 @@ func newRouter(s *Settings, rule Rule, seed uint64) (*router, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &router{policy: p, sent: make([]int, s.Workers)}
+	r := &router{policy: p, sent: make([]int, s.Workers), silent: make([]int, s.Workers)}
 	if rule.parks() && s.GiveBack != AtEnd { // of those no first byte tells
 		r.backlog = s.backlog()
 	}
@@ -70,7 +71,7 @@ func (r *router) grant(q *request, now time.Duration) lease {
 	w := &r.workers[r.policy.Choose(&asked, r.workers).Index]
 	l := lease{worker: int(w.ID), pending: len(q.chain) - w.Match, parked: r.isFed(int(w.ID))}
 	if !l.parked {
-		r.sent[w.ID] += l.pending
+		r.count(&l)
 	}
 	w.Load++
 	w.Pending += l.pending
@@ -83,18 +84,31 @@ func (r *router) grant(q *request, now time.Duration) lease {
 }
 
 // isFed reports whether a worker has been sent as much as it should have at a time.
-func (r *router) isFed(worker int) bool { return r.backlog > 0 && r.sent[worker] >= r.backlog }
+func (r *router) isFed(worker int) bool {
+	return r.backlog > 0 && r.sent[worker] >= r.backlog && r.silent[worker] >= policy.LeastSent
+}
+
+// count counts a lease's blocks as sent.
+func (r *router) count(l *lease) {
+	if l.pending > 0 {
+		r.sent[l.worker] += l.pending
+		r.silent[l.worker]++
+	}
+}
 
 // start sends a parked lease's request on.
 func (r *router) start(l *lease) {
 	l.parked = false
-	r.sent[l.worker] += l.pending
+	r.count(l)
 }
 
 // begun gives the prompt work of a lease back: its answer has begun.
 func (r *router) begun(l *lease) {
 	r.workers[l.worker].Pending -= l.pending
-	r.sent[l.worker] -= l.pending
+	if l.pending > 0 {
+		r.sent[l.worker] -= l.pending
+		r.silent[l.worker]--
+	}
 	l.pending = 0
 }
 
