@@ -160,7 +160,7 @@ func (s *state) overtake(w *worker, sl *slot) {
 // nudge sends one more to each worker that has something parked and has been still.
 func (s *state) nudge() {
 	for i := range s.workers {
-		if w := &s.workers[i]; len(w.line) > 0 && s.room.clock-w.stillAt >= int64(policy.Patience(w.nudges)) {
+		if w := &s.workers[i]; len(w.line) > 0 && s.room.clock-w.stillAt >= int64(policy.Patience(s.opts.Backlog.Patience, w.nudges)) {
 			w.nudges++
 			s.start(s.nextParked(w))
 		}

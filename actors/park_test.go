@@ -8,8 +8,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"loadstar/actors/policy"
 )
 
 // parking returns a registry with n healthy workers that are sent 10 blocks at a
@@ -18,7 +16,7 @@ func parking(t testing.TB, policyName string, n int, more func(o *Options)) *Reg
 	t.Helper()
 	o := options(policyName)
 	began := time.Now()
-	o.Backlog, o.Room.Now = BacklogOptions{10, 1}, func() int64 { return int64(time.Since(began)) }
+	o.Backlog, o.Room.Now = BacklogOptions{10, 1, time.Second}, func() int64 { return int64(time.Since(began)) }
 	if more != nil {
 		more(&o)
 	}
@@ -159,7 +157,7 @@ func TestOvertaken(t *testing.T) {
 		r := parking(t, "least_work", 1, nil)
 		lost := r.call(prompt(r, 100))
 		a, b := r.call(prompt(r, 9)), r.call(prompt(r, 10))
-		time.Sleep(policy.Patience(0) + 10*time.Millisecond)
+		time.Sleep(1010 * time.Millisecond)
 		if a.waits() || !b.waits() {
 			t.Fatal("after a second without an answer one should be sent")
 		}
@@ -632,7 +630,7 @@ func TestParkedPromptIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := options("least_work")
 		began := time.Now()
-		o.Backlog, o.Room.Now = BacklogOptions{10, 1}, func() int64 { return int64(time.Since(began)) }
+		o.Backlog, o.Room.Now = BacklogOptions{10, 1, time.Second}, func() int64 { return int64(time.Since(began)) }
 		r, err := NewRouter(RouterOptions{Options: o, TreeBytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)

@@ -30,6 +30,7 @@ type Options struct {
 type BacklogOptions struct {
 	Blocks   int // of prompt; 0 parks none
 	Requests int
+	Patience time.Duration // with a worker that answers nothing, until it is sent one more
 }
 
 // Registry hands requests to workers. Its methods are safe for concurrent use:

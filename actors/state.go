@@ -162,8 +162,8 @@ func newState(o Options, events chan<- Event) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b := o.Backlog; b.Blocks < 0 || b.Requests < 0 || b.Blocks > 0 && o.Room.Now == nil {
-		return nil, fmt.Errorf("a backlog of %d blocks and %d requests: give 0 or more, and with one the clock that Request.Now is read from", b.Blocks, b.Requests)
+	if b := o.Backlog; b.Blocks < 0 || b.Requests < 0 || b.Patience < 0 || b.Blocks > 0 && o.Room.Now == nil {
+		return nil, fmt.Errorf("a backlog of %d blocks, %d requests and %v: give 0 or more, and with one the clock that Request.Now is read from", b.Blocks, b.Requests, b.Patience)
 	}
 	s := &state{
 		opts:    o,

@@ -163,7 +163,7 @@ func newChaos(t *testing.T, phases bool, name string, rng *rand.Rand, prefills b
 	o.Router.Health.FailureThreshold, o.Router.Health.SuccessThreshold = 1, 1
 	o.Health.HealthOptions = o.Router.Health
 	o.Router.Breaker.FailureThreshold, o.Router.Breaker.Timeout = 5, 20*time.Millisecond
-	o.Router.Backlog = actors.BacklogOptions{Blocks: 1, Requests: 1} // of two streams at a worker one waits, under the policies that know when
+	o.Router.Backlog = actors.BacklogOptions{Blocks: 1, Requests: 1, Patience: time.Second} // of two streams at a worker one waits, under the policies that know when
 	o.Timeouts.FirstByte, o.Timeouts.Idle = 30*time.Second, 30*time.Second
 	c.startWorkers(prefills)
 	c.r, c.trap = startTrapped(t, o)

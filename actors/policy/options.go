@@ -57,7 +57,7 @@ func DefaultOptions() Options {
 		SessionTTL:     7200 * 1_000_000_000,
 		SessionCap:     262_144,
 		MissBacklog:    0.25,
-		MissCap:        8,
+		MissCap:        12,
 		BacklogDecay:   0.98,
 		LoadBlocks:     4,
 	}

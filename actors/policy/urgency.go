@@ -12,8 +12,8 @@ const (
 	// answer: one to work on, and one for when that is done.
 	LeastSent = 2
 
-	// longestStill is for how long a worker may answer nothing until it is sent one more.
-	longestStill = time.Second
+	// FirstPatience is for how long a worker may answer nothing until it is sent one more.
+	FirstPatience = time.Second
 
 	// parkGrace is what every request is taken to have waited before it came: among
 	// those that have hardly waited, the short ones go first.
@@ -23,7 +23,7 @@ const (
 // Patience is for how long a worker that was sent n more since it answered last may
 // be still until it is sent yet another one: it may have put aside what it has, and
 // the next one would show it.
-func Patience(n int) time.Duration { return longestStill << min(n, 8) }
+func Patience(first time.Duration, n int) time.Duration { return first << min(n, 8) }
 
 // Urgency says who of those that wait for a worker is next: who has the highest. It is
 // the time waited, in nanoseconds, for each block that the worker has to prefill,

@@ -82,7 +82,7 @@ func (m *simulation) send(j *job, now time.Duration) {
 // stay notes that a worker isn't still, and when it will have been.
 func (m *simulation) stay(worker int, now time.Duration) {
 	m.stillAt[worker] = now
-	m.agenda.plan(event{at: now + policy.Patience(m.nudges[worker]), what: still, worker: worker})
+	m.agenda.plan(event{at: now + policy.Patience(policy.FirstPatience, m.nudges[worker]), what: still, worker: worker})
 }
 
 // start sends a parked job on.
@@ -135,7 +135,7 @@ func (m *simulation) happen(e event) {
 		m.router.release(&e.job.lease, len(e.job.request.chain), e.job.hits)
 		m.sendOn(e.job.lease.worker, e.at)
 	case still:
-		if len(m.parked[e.worker]) > 0 && e.at-m.stillAt[e.worker] >= policy.Patience(m.nudges[e.worker]) {
+		if len(m.parked[e.worker]) > 0 && e.at-m.stillAt[e.worker] >= policy.Patience(policy.FirstPatience, m.nudges[e.worker]) {
 			m.nudges[e.worker]++
 			m.start(m.next(e.worker, e.at), e.at)
 		}

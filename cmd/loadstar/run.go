@@ -246,7 +246,9 @@ func proxyOptions(c config, log *slog.Logger) proxy.Options {
 	putFailover(&o, c.Failover)
 	putTracing(&o, c.Tracing)
 	putKV(&o, c, log)
-	o.Router.Backlog = actors.BacklogOptions{Blocks: (c.Policy.BacklogTokens + blockTokens - 1) / blockTokens, Requests: policy.LeastSent}
+	o.Router.Backlog = actors.BacklogOptions{
+		Blocks: (c.Policy.BacklogTokens + blockTokens - 1) / blockTokens, Requests: policy.LeastSent, Patience: policy.FirstPatience,
+	}
 	o.Router.MaxWorkers, o.Router.TreeBytes = maxWorkers, int(c.Policy.MaxTreeBytes)
 	o.Router.KeepPlacements = c.Peers.Enabled()
 	for r := range o.Router.Policy {
