@@ -210,7 +210,7 @@ func TestLeastWorkPriceOfAMiss(t *testing.T) {
 		{"first request", 8, []int{10, 20, 30}, 1, .02 * 20 / (.25 * 8)},
 		{"second request", 8, []int{10, 20, 30}, 2, (.98*.02*20 + .02*20) / (.25 * 8)},
 		{"settled", 100, []int{10, 20, 30}, 2000, 20 / (.25 * 100)},
-		{"small prompt, ceiling", 2, []int{10, 20, 30}, 2000, 8},
+		{"small prompt, ceiling", 2, []int{10, 20, 30}, 2000, 12},
 		{"no prompt counts as one block", 0, []int{1, 1, 1}, 2000, 4},
 		{"no backlog", 8, []int{0, 0, 0}, 2000, 0},
 	}
