@@ -157,16 +157,16 @@ func TestLeastWorkStaysUnderBacklog(t *testing.T) {
 	for range 400 {
 		p.Choose(&req, state(100, 100))
 	}
-	// The mean backlog is near 100 blocks, so λ is at its ceiling of 8 and a miss
-	// of 10 blocks costs 90.
+	// The mean backlog is near 100 blocks, so λ is at its ceiling of 12 and a miss
+	// of 10 blocks costs 130.
 	if got := p.Choose(&req, state(130, 100)); got.Index != 0 || got.Reason != PrefixHit {
 		t.Errorf("busy fleet, 30 more: %+v, want worker 0 by prefix", got)
 	}
-	if got := p.Choose(&req, state(189, 100)); got.Index != 0 {
-		t.Errorf("busy fleet, 89 more: %+v, want worker 0", got)
+	if got := p.Choose(&req, state(229, 100)); got.Index != 0 {
+		t.Errorf("busy fleet, 129 more: %+v, want worker 0", got)
 	}
-	if got := p.Choose(&req, state(191, 100)); got.Index != 1 {
-		t.Errorf("busy fleet, 91 more: %+v, want worker 1: the price of a miss has a ceiling", got)
+	if got := p.Choose(&req, state(231, 100)); got.Index != 1 {
+		t.Errorf("busy fleet, 131 more: %+v, want worker 1: the price of a miss has a ceiling", got)
 	}
 	for range 600 {
 		p.Choose(&req, state(0, 0))
