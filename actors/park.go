@@ -72,7 +72,7 @@ func (s *state) park(x *waiter, r *Request, reply chan<- struct{}, pair bool) {
 	}
 	q.setAside(x)
 	s.room.parks++
-	x.until = s.room.clock + int64(policy.LongestPark)
+	x.until = s.room.clock + policy.LongestPark
 	if r.Deadline != 0 {
 		x.until = min(x.until, r.Deadline)
 	}
@@ -160,7 +160,7 @@ func (s *state) overtake(w *worker, sl *slot) {
 // nudge sends one more to each worker that has something parked and has been still.
 func (s *state) nudge() {
 	for i := range s.workers {
-		if w := &s.workers[i]; len(w.line) > 0 && s.room.clock-w.stillAt >= int64(policy.Patience(s.opts.Backlog.Patience, w.nudges)) {
+		if w := &s.workers[i]; len(w.line) > 0 && s.room.clock-w.stillAt >= policy.Patience(int64(s.opts.Backlog.Patience), w.nudges) {
 			w.nudges++
 			s.start(s.nextParked(w))
 		}
@@ -188,9 +188,10 @@ func (s *state) sendOn() {
 			}
 		}
 	}
-	for k := 0; k < len(s.eased); k++ { // it grows meanwhile
-		id := s.eased[k]
-		w := &s.workers[id]
+	for len(s.eased) > 0 {
+		last := len(s.eased) - 1
+		w := &s.workers[s.eased[last]]
+		s.eased = s.eased[:last]
 		if w.isLost() {
 			all := slices.Clone(w.line)
 			slices.SortFunc(all, func(a, b *waiter) int { return cmp.Compare(a.seq, b.seq) })
@@ -203,7 +204,6 @@ func (s *state) sendOn() {
 			s.start(s.nextParked(w))
 		}
 	}
-	s.eased = s.eased[:0]
 }
 
 // startAll sends on all that is parked.

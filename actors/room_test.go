@@ -497,7 +497,7 @@ func TestPanicWhileWaiting(t *testing.T) {
 				first := r.call(prompt(r, 20))
 				again := func(q *Request) {
 					defer func() {
-						if got := recover(); got != errDown {
+						if got := recover(); got != any(errDown) {
 							t.Errorf("recovered %v, want %v", got, errDown)
 						}
 					}()

@@ -210,7 +210,7 @@ func TestAffinityReckons(t *testing.T) {
 // New sessions are drawn for where there is a temperature; known ones stay.
 func TestAffinityWithTemperature(t *testing.T) {
 	c := loaded(0, 1, 2, 3)
-	p := newAffine(t, c, func(o *Options) { o.Temperature = 5 })
+	p := newAffine(t, c, func(o *Options) { o.Temperature = 800 })
 	homes := map[int]int{}
 	for i := range 100 {
 		req := of(fmt.Sprint(i))

@@ -39,7 +39,7 @@ func TestChoicesDoNotAllocate(t *testing.T) {
 // What kv_aware does beyond least_work costs no memory either, whether it draws, keeps
 // sessions or both.
 func TestKVAwareDoesNotAllocate(t *testing.T) {
-	for _, temperature := range []float64{0, .5} {
+	for _, temperature := range []float64{0, 800} {
 		for _, ttl := range []int64{0, second} {
 			t.Run(fmt.Sprintf("%v/%d", temperature, ttl), func(t *testing.T) {
 				c := fleet(512)

@@ -16,16 +16,20 @@ type weighing interface {
 // drawnWork draws a worker where leastWork takes the cheapest: each with a chance in
 // proportion to
 //
-//	exp(−(cost(w) − least) / (greatest − least) / temperature)
+//	exp(−(cost(w) − least) · BlockTokens / temperature)
 //
-// Costs grow with prompts and with backlog; by their own range the same temperature
-// leaves as much to chance whatever that is. What is only decoded isn't drawn for: its
-// costs say how full workers are, and chance would only fill them unevenly.
+// Costs are in blocks and the temperature is in tokens, as it is in vllm-router. What is
+// only decoded isn't drawn for: its costs say how full workers are, and chance would only
+// fill them unevenly.
 type drawnWork struct {
 	*leastWork
-	temperature float64 // above 0
-	draws       rng
-	chances     []float64 // scratch: of the candidates, their costs before
+	perBlock float64 // what a block of cost takes from the exponent: above 0, maybe infinite
+	draws    rng
+	chances  []float64 // scratch: of the candidates, their costs before
+}
+
+func newDrawnWork(p *leastWork, o Options) *drawnWork {
+	return &drawnWork{leastWork: p, perBlock: BlockTokens / o.Temperature, draws: rng{o.Seed}}
 }
 
 func (p *drawnWork) Choose(req *Request, c []Candidate) Choice {
@@ -50,12 +54,11 @@ func (p *drawnWork) Choose(req *Request, c []Candidate) Choice {
 // draw makes chances of the costs, 1 for the least, and draws by them.
 func (p *drawnWork) draw() int {
 	least := slices.Min(p.chances)
-	scale := 1 / (slices.Max(p.chances) - least) / p.temperature
 	sum, likeliest := 0.0, 0
 	for i, cost := range p.chances {
 		chance := 1.0
 		if cost > least {
-			chance = math.Exp((least - cost) * scale)
+			chance = math.Exp((least - cost) * p.perBlock)
 		} else {
 			likeliest = i
 		}

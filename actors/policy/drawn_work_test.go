@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -15,17 +16,14 @@ func newDrawn(t testing.TB, temperature float64, c []Candidate) *drawnWork {
 	return build(t, kvAware, o, c).(*drawnWork)
 }
 
-// slowChances is the softmax as it is written in books, of costs by their range.
+// slowChances is the softmax as it is written in books, of costs in blocks of 16 tokens.
 func slowChances(costs []float64, temperature float64) []float64 {
-	least, greatest := slices.Min(costs), slices.Max(costs)
+	least := slices.Min(costs)
 	chances := make([]float64, len(costs))
 	sum := 0.0
 	for i := range costs {
-		share := 0.0
-		if greatest > least {
-			share = (costs[i] - least) / (greatest - least)
-		}
-		chances[i] = math.Pow(math.E, -share/temperature)
+		tokens := 16 * (costs[i] - least)
+		chances[i] = math.Pow(math.E, -tokens/temperature)
 		sum += chances[i]
 	}
 	for i := range chances {
@@ -63,7 +61,7 @@ func TestDrawsFollowTheSoftmax(t *testing.T) {
 		{"all alike", func(int, *Candidate) {}, 5},
 		{"alone", func(int, *Candidate) {}, 1},
 	} {
-		for _, temperature := range []float64{.05, .3, 1, 4} {
+		for _, temperature := range []float64{5, 60, 400, 3000} {
 			t.Run(fmt.Sprintf("%s/%v", tc.name, temperature), func(t *testing.T) {
 				const requests = 8000
 				c := fleet(tc.n)
@@ -95,24 +93,40 @@ func TestDrawsFollowTheSoftmax(t *testing.T) {
 	}
 }
 
-// The same fleet with all of its work doubled, and doubled again, is drawn from alike.
-func TestTemperatureIsTheSameAtAnyLoad(t *testing.T) {
-	choices := func(times int) (all []int) {
-		c := fleet(8)
-		for i := range c {
-			c[i].Load, c[i].Match = times*(3*i%5), times*i
-		}
-		p := newDrawn(t, .5, c)
-		for range 500 {
-			all = append(all, p.Choose(&Request{Blocks: 10 * times}, c).Index)
-		}
-		return all
-	}
-	want := choices(1)
-	for _, times := range []int{2, 64} {
-		if got := choices(times); !slices.Equal(got, want) {
-			t.Errorf("%d times the work: drawn otherwise", times)
-		}
+// A temperature is in tokens, of which a block is 16: what one of eight idle workers
+// holds of a prompt brings it there the oftener the more that is by the temperature.
+func TestTemperatureIsInTokens(t *testing.T) {
+	for _, tc := range []struct {
+		held        int // blocks
+		temperature float64
+		want        float64 // share of requests
+	}{
+		{250, .5, 1},
+		{250, 800, .95},
+		{250, 1200, .80},
+		{250, 2000, .51},
+		{250, 4000, .28},
+		{250, 1e6, .125},
+		{50, 800, .28}, // 800 tokens
+		{50, .5, 1},
+		{1, .5, 1},
+		{1, 16, .28},
+	} {
+		t.Run(fmt.Sprintf("%d blocks/%v", tc.held, tc.temperature), func(t *testing.T) {
+			c := fleet(8)
+			c[5].Match = tc.held
+			p := newDrawn(t, tc.temperature, c)
+			const requests = 20_000
+			hits := 0
+			for range requests {
+				if p.Choose(&Request{Blocks: 250}, c).Index == 5 {
+					hits++
+				}
+			}
+			if got := float64(hits) / requests; math.Abs(got-tc.want) > .015 {
+				t.Errorf("%.3f of the requests, want %.3f", got, tc.want)
+			}
+		})
 	}
 }
 
@@ -142,15 +156,35 @@ func TestTemperatureAtItsEnds(t *testing.T) {
 	}
 }
 
-// What can't be weighed is no reason to choose nobody.
+// What can't be weighed is no reason to choose nobody, nor to leave less to chance.
 func TestDrawsWithEndlessCosts(t *testing.T) {
-	c := loaded(1, 0, 2)
-	c[2].Cost = math.MaxFloat64 // and so its blocks cost more than there are numbers for
-	p := newDrawn(t, .5, c)
-	for range 200 {
-		if got := p.Choose(&Request{Blocks: 3}, c); got.Index != 1 {
-			t.Fatalf("%+v, want the cheapest, worker 1", got)
-		}
+	for _, tc := range []struct {
+		name        string
+		endless     []int // workers, of three
+		temperature float64
+		want        []int // workers that are drawn
+	}{
+		{"one, with next to nothing left to chance", []int{2}, math.SmallestNonzeroFloat64, []int{1}},
+		{"one", []int{2}, 100, []int{0, 1}},
+		{"one, with all left to chance", []int{2}, math.MaxFloat64, []int{0, 1}},
+		{"all but one", []int{0, 2}, 100, []int{1}},
+		{"all", []int{0, 1, 2}, 100, []int{0, 1, 2}},
+		{"all, with next to nothing left to chance", []int{0, 1, 2}, math.SmallestNonzeroFloat64, []int{0, 1, 2}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := loaded(1, 0, 2)
+			for _, i := range tc.endless {
+				c[i].Cost = math.MaxFloat64 // and so its blocks cost more than there are numbers for
+			}
+			p := newDrawn(t, tc.temperature, c)
+			drawn := map[int]bool{}
+			for range 200 {
+				drawn[p.Choose(&Request{Blocks: 3}, c).Index] = true
+			}
+			if got := slices.Sorted(maps.Keys(drawn)); !slices.Equal(got, tc.want) {
+				t.Errorf("drawn %v, want %v", got, tc.want)
+			}
+		})
 	}
 }
 
@@ -158,7 +192,7 @@ func TestDrawsWithEndlessCosts(t *testing.T) {
 func TestDrawsByTheCostsOfLeastWork(t *testing.T) {
 	draws := rand.New(rand.NewPCG(25, 1))
 	all := fleet(9)
-	drawn, plain := newDrawn(t, 1, all), newLeastWork("least_work", DefaultOptions())
+	drawn, plain := newDrawn(t, 400, all), newLeastWork("least_work", DefaultOptions())
 	for step := range 1000 {
 		req, c := scenario(draws, all)
 		req.Decode = draws.IntN(4) == 0
@@ -177,7 +211,7 @@ func TestDrawsByTheCostsOfLeastWork(t *testing.T) {
 func TestDecodeIsNotDrawn(t *testing.T) {
 	draws := rand.New(rand.NewPCG(22, 1))
 	all := fleet(9)
-	drawn, plain := newDrawn(t, 2, all), build(t, "least_work", DefaultOptions(), all)
+	drawn, plain := newDrawn(t, 1e6, all), build(t, "least_work", DefaultOptions(), all)
 	for step := range 2000 {
 		req, c := scenario(draws, all)
 		req.Decode = true
@@ -194,7 +228,7 @@ func TestDrawReasons(t *testing.T) {
 	c := loaded(0, 0, 9)
 	c[0].Match, c[2].Match = 2, 10
 	want := map[int]Reason{0: Backlog, 1: Random, 2: PrefixHit}
-	p := newDrawn(t, 1, c)
+	p := newDrawn(t, 400, c)
 	seen := map[int]bool{}
 	for range 200 {
 		got := p.Choose(&Request{Blocks: 10}, c)
@@ -214,7 +248,7 @@ func TestDrawReasons(t *testing.T) {
 func TestDrawsBySeed(t *testing.T) {
 	choices := func(seed uint64) (all []int) {
 		o := DefaultOptions()
-		o.Temperature, o.Seed = 1, seed
+		o.Temperature, o.Seed = 100, seed
 		c := loaded(0, 1, 2, 3)
 		p := build(t, kvAware, o, c)
 		for range 100 {

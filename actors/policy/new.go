@@ -33,7 +33,7 @@ func newKVAware(o Options) Policy {
 	work := newLeastWork(kvAware, o)
 	var p weighing = work
 	if o.Temperature > 0 {
-		p = &drawnWork{leastWork: work, temperature: o.Temperature, draws: rng{o.Seed}}
+		p = newDrawnWork(work, o)
 	}
 	if o.AffinityTTL > 0 {
 		return newAffineWork(p, o)

@@ -10,6 +10,9 @@ import (
 // around 1 GB.
 const maxSessionCap = 1 << 24
 
+// BlockTokens is how many tokens a block of 64 bytes of the routing key is taken for.
+const BlockTokens = 16
+
 // Options are the settings of all policies; each policy reads its own.
 type Options struct {
 	// CacheThreshold is the share of a prompt, from 0 to 1, that a worker must
@@ -26,8 +29,9 @@ type Options struct {
 	// SessionCap is how many sessions are remembered. When there are more, the
 	// longest idle one is forgotten.
 	SessionCap int
-	// Temperature is how much kv_aware leaves to chance: 0 is nothing, and with 1
-	// the dearest worker is drawn once for 2.7 times the cheapest is.
+	// Temperature is how much kv_aware leaves to chance, in tokens of prompt: a worker
+	// that costs so many more than the cheapest is drawn once for 2.7 times that is. 0
+	// leaves nothing.
 	Temperature float64
 	// AffinityTTL is how long kv_aware remembers an idle session, in nanoseconds; 0
 	// remembers none. SessionCap counts here too.

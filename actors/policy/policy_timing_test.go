@@ -51,7 +51,7 @@ func BenchmarkChooseKVAware(b *testing.B) {
 		sessions[i] = fmt.Appendf(nil, "framework_header:%08x:lead", i)
 	}
 	for name, change := range map[string]func(*Options){
-		"draws":    func(o *Options) { o.Temperature = .5 },
+		"draws":    func(o *Options) { o.Temperature = 800 },
 		"sessions": func(o *Options) { o.AffinityTTL = 1 },
 	} {
 		for _, workers := range []int{4, 64, 512} {

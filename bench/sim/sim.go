@@ -66,7 +66,7 @@ func (m *simulation) arrive(q *request, number int) {
 		m.nudges[w] = 0
 		m.stay(w, q.at)
 	}
-	m.agenda.plan(event{at: q.at + policy.LongestPark, what: parkedLongest, worker: w, job: j})
+	m.agenda.plan(event{at: q.at + time.Duration(policy.LongestPark), what: parkedLongest, worker: w, job: j})
 }
 
 // send gives a job to its worker.
@@ -79,10 +79,13 @@ func (m *simulation) send(j *job, now time.Duration) {
 	}
 }
 
+// patience is for how long a worker may be still that was sent n more since it answered.
+func patience(n int) time.Duration { return time.Duration(policy.Patience(policy.FirstPatience, n)) }
+
 // stay notes that a worker isn't still, and when it will have been.
 func (m *simulation) stay(worker int, now time.Duration) {
 	m.stillAt[worker] = now
-	m.agenda.plan(event{at: now + policy.Patience(policy.FirstPatience, m.nudges[worker]), what: still, worker: worker})
+	m.agenda.plan(event{at: now + patience(m.nudges[worker]), what: still, worker: worker})
 }
 
 // start sends a parked job on.
@@ -135,7 +138,7 @@ func (m *simulation) happen(e event) {
 		m.router.release(&e.job.lease, len(e.job.request.chain), e.job.hits)
 		m.sendOn(e.job.lease.worker, e.at)
 	case still:
-		if len(m.parked[e.worker]) > 0 && e.at-m.stillAt[e.worker] >= policy.Patience(policy.FirstPatience, m.nudges[e.worker]) {
+		if len(m.parked[e.worker]) > 0 && e.at-m.stillAt[e.worker] >= patience(m.nudges[e.worker]) {
 			m.nudges[e.worker]++
 			m.start(m.next(e.worker, e.at), e.at)
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -27,7 +26,7 @@ type kvConfig struct {
 
 	PD bool // said to be wanted with two phases
 
-	Temperature float64       // of the draw; 0 draws none
+	Temperature float64       // of the draw, in tokens of prompt; 0 draws none
 	AffinityTTL time.Duration // for which an idle session stays where it was; 0 keeps none
 }
 
@@ -76,8 +75,7 @@ func putKV(o *proxy.Options, c config, log *slog.Logger) {
 	}
 }
 
-// remarkKV tells of what is given and does nothing, or something else than is likely
-// to be meant.
+// remarkKV tells of what is given and does nothing.
 func (c config) remarkKV(log *slog.Logger) {
 	kv := &c.KV
 	chooses := func(phase actors.Role) bool {
@@ -85,13 +83,8 @@ func (c config) remarkKV(log *slog.Logger) {
 			return (r == phase || r == actors.Regular) && policy.NeedsExact(c.policyFor(r))
 		})
 	}
-	switch {
-	case kv.Temperature == 0:
-	case !chooses(actors.Prefill):
+	if kv.Temperature > 0 && !chooses(actors.Prefill) {
 		log.Warn("--router-temperature has no effect: no worker that prefills is chosen by kv_aware")
-	case kv.Temperature > 1:
-		log.Warn("--router-temperature leaves nearly all to chance; it is a share of the spread of costs here, where vllm-router counts tokens times requests: give one below 1",
-			"temperature", kv.Temperature, "dearest_by_cheapest", math.Exp(-1/kv.Temperature))
 	}
 	if kv.AffinityTTL > 0 && !chooses(actors.Decode) {
 		log.Warn("--kv-aware-session-affinity-ttl-secs has no effect: no worker that decodes is chosen by kv_aware")

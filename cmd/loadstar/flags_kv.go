@@ -64,8 +64,8 @@ func kvOptions(kv *kvConfig) []*option {
 		},
 		{
 			name: "router-temperature", arg: "T", category: category, def: "0",
-			usage:   "with --policy kv_aware, draw the worker that prefills: the dearest has e^(-1/T) of the chance of the cheapest, and with 0 the cheapest is taken",
-			differs: "T is in tokens times requests there, and a share of the spread of costs here, as in NVIDIA Dynamo: 0.1 is little, 1 is much",
+			usage:   "with --policy kv_aware, draw the worker that prefills: one that costs C tokens of prompt more than the cheapest has e^(-C/T) of its chance, and with 0 the cheapest is taken",
+			differs: "a worker's tokens are multiplied by its requests and one there; here each request is 64 tokens more, and a miss counts for more under backlog",
 			one:     readDecimal(&kv.Temperature, 0, math.Inf(1)),
 		},
 		{

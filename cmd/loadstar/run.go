@@ -247,7 +247,8 @@ func proxyOptions(c config, log *slog.Logger) proxy.Options {
 	putTracing(&o, c.Tracing)
 	putKV(&o, c, log)
 	o.Router.Backlog = actors.BacklogOptions{
-		Blocks: (c.Policy.BacklogTokens + blockTokens - 1) / blockTokens, Requests: policy.LeastSent, Patience: policy.FirstPatience,
+		Blocks:   (c.Policy.BacklogTokens + policy.BlockTokens - 1) / policy.BlockTokens,
+		Requests: policy.LeastSent, Patience: time.Duration(policy.FirstPatience),
 	}
 	o.Router.MaxWorkers, o.Router.TreeBytes = maxWorkers, int(c.Policy.MaxTreeBytes)
 	o.Router.KeepPlacements = c.Peers.Enabled()
@@ -265,9 +266,6 @@ const (
 	maxWorkers         = 4096
 	idleConnsPerWorker = 512
 )
-
-// blockTokens is how many tokens a block of 64 bytes of the routing key is taken for.
-const blockTokens = 16
 
 // newLogger returns the log that the settings ask for, and what closes its file.
 func newLogger(c loggingConfig) (*slog.Logger, func(), error) {
