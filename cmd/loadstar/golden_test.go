@@ -145,10 +145,12 @@ func TestOwnFlags(t *testing.T) {
 		{"allowed hosts", "--allowed-worker-hosts a,*.b 10.0.0.0/8", func(c *config) { c.Access.WorkerHosts = hosts(t, "a", "*.b", "10.0.0.0/8") }},
 		{"compatible", "--compat --x-forwarded-headers --worker-header --ask-load-metrics", func(c *config) {
 			c.Compat, c.HTTP.ForwardedHeaders, c.HTTP.WorkerHeader, c.HTTP.AskLoad, c.Retry.Budget = true, true, true, true, noBudget
+			c.Policy.BacklogTokens = 0
 			c.Policy.Name = "cache_aware"
 		}},
 		{"compatible, with a budget of its own", "--retry-budget 0.3 --compat", func(c *config) {
 			c.Compat, c.Retry.Budget, c.Policy.Name = true, 0.3, "cache_aware"
+			c.Policy.BacklogTokens = 0
 		}},
 		{"a threshold of cache_aware's, and it is meant", "--balance-abs-threshold 32", func(c *config) { c.Policy.BalanceAbs, c.Policy.Name = 32, "cache_aware" }},
 		{"its usual value, and it is meant", "--balance-rel-threshold 1.5", func(c *config) { c.Policy.Name = "cache_aware" }},

@@ -78,6 +78,7 @@ func TestReferencePDCommandLines(t *testing.T) {
 		{"workers of whole requests, ignored as there", "--compat --vllm-pd-disaggregation --worker-urls http://w:1 --prefill http://p:1 --decode http://d:1", func(c *config) {
 			phases(c, []prefillWorker{{"http://p:1", 0}}, "http://d:1")
 			c.Compat, c.Workers.URLs, c.Retry.Budget, c.Policy.Name = true, []string{"http://w:1"}, noBudget, "cache_aware"
+			c.Policy.BacklogTokens = 0
 		}},
 		{"workers of whole requests beside", "--enable-igw --vllm-pd-disaggregation --worker-urls http://w:1 http://d:1 --prefill http://p:1 --decode http://d:1", func(c *config) {
 			phases(c, []prefillWorker{{"http://p:1", 0}}, "http://d:1")

@@ -56,6 +56,7 @@ func TestSourceCommandLines(t *testing.T) {
 		}},
 		{"selectors without discovery, compatible", "--compat --selector a=b", func(c *config) {
 			c.Compat, c.Retry.Budget, c.Policy.Name, c.Sources.Kubernetes.Selector = true, noBudget, "cache_aware", "a=b"
+			c.Policy.BacklogTokens = 0
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
