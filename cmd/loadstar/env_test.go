@@ -47,7 +47,9 @@ func TestEnvironment(t *testing.T) {
 			nil,
 			func(*config) {},
 		},
-		{"compatible", map[string]string{"LOADSTAR_COMPAT": "true"}, nil, func(c *config) { c.Compat, c.Retry.Budget, c.Policy.Name, c.Policy.BacklogTokens = true, noBudget, "cache_aware", 0 }},
+		{"compatible", map[string]string{"LOADSTAR_COMPAT": "true"}, nil, func(c *config) {
+			c.Compat, c.Retry.Budget, c.Policy.Name, c.Policy.BacklogTokens = true, noBudget, "cache_aware", 0
+		}},
 		{"a threshold of cache_aware's", map[string]string{"LOADSTAR_CACHE_THRESHOLD": "0.5"}, nil, func(c *config) { c.Policy.CacheThreshold, c.Policy.Name = 0.5, "cache_aware" }},
 		{"limits", map[string]string{"LOADSTAR_MAX_CONCURRENT_REQUESTS": "3", "LOADSTAR_RETRY_BUDGET": "none"}, nil, func(c *config) {
 			c.Admission.MaxConcurrent, c.Retry.Budget = 3, noBudget
