@@ -11,9 +11,9 @@ import (
 
 // An engine works on as much prompt at a time as it can, and on the rest in the order
 // in which that came, so a short prompt waits behind a long one. A lease whose worker
-// has enough before it (BacklogOptions) is therefore parked: its worker is chosen and its share
-// of work counted, but the request is sent only when enough has been worked off, the
-// most urgent first (policy.Urgency).
+// has enough before it (BacklogOptions) is therefore parked: its worker is chosen and
+// its share of work counted, but the request is sent only when enough has been worked
+// off, the most urgent first (policy.Urgency).
 //
 // Only answers whose first byte tells that the prompt is worked off take part. Others
 // are sent at once and don't count: a worker must never be kept from work by a guess.
