@@ -71,7 +71,7 @@ func TestBodiesReachTheWorker(t *testing.T) {
 				if err := c.SendRequest(proxytest.Request{Method: "POST", Target: chatPath, Body: body, ChunkSizes: sizes, Headers: []proxytest.Header{jsonType}}); err != nil {
 					t.Fatal(err)
 				}
-				resp, err := c.ReadResponse(5 * patience)
+				resp, err := c.ReadResponse(patience)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -247,7 +247,7 @@ func TestAnswersReachTheClient(t *testing.T) {
 				if err := c.Post(chatPath, `{"stream":true}`, proxytest.H("X-How", how)); err != nil {
 					t.Fatal(err)
 				}
-				resp, err := c.ReadResponse(5 * patience)
+				resp, err := c.ReadResponse(patience)
 				if err != nil {
 					t.Fatalf("%s: %v", how, err)
 				}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"loadstar/actors"
 	"loadstar/proxy/proxytest"
@@ -290,7 +289,7 @@ func TestCaseB35BrokenStreamSaysSo(t *testing.T) {
 	t.Run("silence", func(t *testing.T) {
 		t.Parallel()
 		o := once()
-		o.Timeouts.Idle = 500 * time.Millisecond
+		o.Timeouts.Idle = brief
 		w := proxytest.NewWorker(t, stalledStream)
 		r := startRouter(t, o, w)
 		c := r.post(chat("hi", true))

@@ -152,7 +152,7 @@ func TestCaseB52OverloadIsNotFailure(t *testing.T) {
 		t.Helper()
 		got := map[int]int{}
 		for _, c := range clients {
-			resp, err := c.ReadResponse(5 * patience)
+			resp, err := c.ReadResponse(patience)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -176,7 +176,7 @@ func TestCaseB52OverloadIsNotFailure(t *testing.T) {
 		r, ws := both(t, touchy("power_of_two"), heldPlain)
 		clients := post(r)
 		r.wait("all at workers", func(v *actors.Snapshot) bool { return v.Live == n })
-		for end := time.Now().Add(5 * patience); ws[0].InFlight()+ws[1].InFlight() < n; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patience); ws[0].InFlight()+ws[1].InFlight() < n; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%d and %d at workers, want %d", ws[0].InFlight(), ws[1].InFlight(), n)
 			}
@@ -257,7 +257,7 @@ func TestCaseB63ErrorsAreJSON(t *testing.T) {
 		"cut": proxytest.Truncated(100, 50), "": proxytest.JSON(200, `{}`),
 	}))
 	full, empty := startRouter(t, o, w), startRouter(t, o)
-	o.Timeouts.ClientHeader, o.Timeouts.ClientBody, o.Timeouts.FirstByte = 300*time.Millisecond, 300*time.Millisecond, 300*time.Millisecond
+	o.Timeouts.ClientHeader, o.Timeouts.ClientBody, o.Timeouts.FirstByte = brief, brief, brief
 	hasty := startRouter(t, o, w)
 	post := func(body string) string {
 		return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", chatPath, len(body), body)

@@ -73,7 +73,7 @@ func runChaos(t *testing.T, phases bool) {
 	if !t.Failed() && *chaosEvents >= 10_000 && (total.panics == 0 || total.killed == 0 || total.frozen == 0 || total.calm == 0) {
 		t.Error("some kind of event has not happened at all")
 	}
-	for end := time.Now().Add(15 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		g, f := runtime.NumGoroutine(), proxytest.FDs()
 		// fasthttp keeps a few goroutines for good.
 		if g <= goroutines+8 && f <= fds+8 {
@@ -81,7 +81,7 @@ func runChaos(t *testing.T, phases bool) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Errorf("after 15 s: %d goroutines, before %d; %d descriptors, before %d", g, goroutines, f, fds)
+			t.Errorf("after %v: %d goroutines, before %d; %d descriptors, before %d", patience, g, goroutines, f, fds)
 			buf := make([]byte, 1<<16)
 			t.Logf("%s", buf[:runtime.Stack(buf, true)])
 			break
@@ -139,7 +139,7 @@ type chaos struct {
 
 // chaosPatience is how long what is due at once may take here, where the machine is
 // as busy as can be.
-const chaosPatience = 10 * time.Second
+const chaosPatience = patience
 
 const (
 	perRound     = 100
@@ -154,7 +154,7 @@ func newChaos(t *testing.T, phases bool, name string, rng *rand.Rand, prefills b
 	o := testOptions(name)
 	if phases {
 		o = pdOptions(name)
-		o.PD.RescueTimeout = patience / 4 // some meet a worker that never answers
+		o.PD.RescueTimeout = 500 * time.Millisecond // some meet a worker that never answers
 	}
 	// Checks are rare, so that sockets are quiet at times; the driver makes
 	// workers sick by the same message that a check would send.
@@ -164,7 +164,7 @@ func newChaos(t *testing.T, phases bool, name string, rng *rand.Rand, prefills b
 	o.Health.HealthOptions = o.Router.Health
 	o.Router.Breaker.FailureThreshold, o.Router.Breaker.Timeout = 5, 20*time.Millisecond
 	o.Router.Backlog = actors.BacklogOptions{Blocks: 1, Requests: 1, Patience: time.Second} // of two streams at a worker one waits, under the policies that know when
-	o.Timeouts.FirstByte, o.Timeouts.Idle = 30*time.Second, 30*time.Second
+	o.leastWait = 0
 	c.startWorkers(prefills)
 	c.r, c.trap = startTrapped(t, o)
 	var specs []WorkerSpec

@@ -73,7 +73,7 @@ func TestPoison(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					if got, err := c.ReadResponse(10 * time.Second); err != nil || got.Status != tc.status {
+					if got, err := c.ReadResponse(patience); err != nil || got.Status != tc.status {
 						t.Errorf("a poisoned request got %v, %v; want %d", got, err, tc.status)
 					}
 				}()

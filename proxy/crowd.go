@@ -15,6 +15,7 @@ import (
 type crowd struct {
 	places chan struct{} // holds one for each open connection
 	told   chan struct{} // holds one for each refused connection that is still being told why
+	await  time.Duration // for its question, before it is told
 	plain  []byte        // what it is told
 	turned *metrics.Counter
 	log    *slog.Logger
@@ -35,6 +36,7 @@ func (p *Proxy) newCrowd(s *fasthttp.Server) *crowd {
 	c := &crowd{
 		places: make(chan struct{}, s.Concurrency),
 		told:   make(chan struct{}, toldAtATime),
+		await:  p.opts.short(awaitQuestion),
 		plain:  p.rawAnswer(tooManyConnections(s.Concurrency)),
 		turned: p.metrics.turnedAway,
 		log:    p.log,
@@ -131,7 +133,7 @@ func (c *crowd) tell(conn net.Conn) {
 		<-c.told
 	}()
 	b := make([]byte, 4<<10)
-	conn.SetDeadline(time.Now().Add(awaitQuestion))
+	conn.SetDeadline(time.Now().Add(c.await))
 	if _, err := conn.Read(b); err != nil && !isTimeout(err) {
 		return // it has left
 	}

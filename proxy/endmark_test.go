@@ -3,7 +3,6 @@ package proxy
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"loadstar/proxy/proxytest"
 )
@@ -34,9 +33,9 @@ func TestEndMarkIsNotTheEnd(t *testing.T) {
 			w := proxytest.NewWorker(t, tc.script)
 			o := testOptions("round_robin")
 			if tc.total {
-				o.Timeouts.Total = 200 * time.Millisecond
+				o.Timeouts.Total = brief
 			} else {
-				o.Timeouts.Idle = 200 * time.Millisecond
+				o.Timeouts.Idle = brief
 			}
 			r := startRouter(t, o, w)
 			got, _ := r.post(chat("first", true)).ReadResponse(patience)

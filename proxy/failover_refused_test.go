@@ -346,7 +346,7 @@ func TestFailoverTotalTimeout(t *testing.T) {
 	t.Parallel()
 	o := failingOver()
 	o.Failover.Continuations = 2
-	o.Timeouts.Total = 400 * time.Millisecond
+	o.Timeouts.Total = brief
 	p := startTalkers(t, o, talker{at: 3, hold: 5, die: func(x *proxytest.Exchange) bool { x.CloseFIN(); return true }})
 	got, err := p.post(failoverRequest(chatPath, "")).ReadResponse(patience)
 	if err == nil || got == nil || !strings.Contains(string(got.Body), "upstream_timeout") {

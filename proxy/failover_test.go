@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"loadstar/actors"
 	"loadstar/proxy/continuation"
@@ -64,7 +63,7 @@ func TestFailover(t *testing.T) {
 					t.Parallel()
 					o := failingOver()
 					if d.want == actors.UpstreamTimeout {
-						o.Timeouts.Idle = 200 * time.Millisecond
+						o.Timeouts.Idle = brief
 					}
 					const at = 6
 					p := startTalkers(t, o, talker{at: at, die: d.die, hold: 8})

@@ -15,18 +15,28 @@ import (
 	"loadstar/proxy/proxytest"
 )
 
-// patience is how long a test waits for an event that is due at once.
-const patience = 2 * time.Second
+// patience is how long a test waits for an event that is due at once. A busy machine
+// may keep it waiting for seconds; only a failure takes so long.
+const patience = 20 * time.Second
+
+// farOff is a limit that no test reaches, and so long that whoever waits with patience
+// misses what only this limit brings about.
+const farOff = 4 * patience
+
+// brief is a limit that is to be reached, and not before others have done what they do
+// at once: a busy machine may keep any of them waiting for two seconds.
+const brief = 2500 * time.Millisecond
 
 // testOptions are options for a router under test: quick checks, short waits,
 // every limit small enough to be reached.
 func testOptions(name string) Options {
 	o := Options{
 		Retry:          RetryOptions{MaxAttempts: 3, InitialBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2},
-		Timeouts:       Timeouts{Connect: 2 * time.Second, FirstByte: 20 * time.Second, Idle: 20 * time.Second, PoolIdle: 2 * time.Second, ClientHeader: 10 * time.Second, ClientBody: 10 * time.Second, ClientWrite: 20 * time.Second, ClientIdle: 30 * time.Second},
+		Timeouts:       Timeouts{Connect: farOff, FirstByte: farOff, Idle: farOff, PoolIdle: farOff, ClientHeader: farOff, ClientBody: farOff, ClientWrite: farOff, ClientIdle: farOff},
 		Limits:         Limits{BodyBytes: 64 << 20, HeadBytes: 32 << 10, Connections: 10_000, IdleConns: 512},
-		StartupTimeout: 2 * time.Second,
+		StartupTimeout: patience,
 		Version:        "test",
+		leastWait:      brief,
 	}
 	o.Router.PolicyOptions = policy.DefaultOptions()
 	for r := range o.Router.Policy {
@@ -37,7 +47,7 @@ func testOptions(name string) Options {
 	o.Router.Retries = actors.RetryOptions{Ratio: 0.1, Floor: 1000}
 	o.Router.Breaker = actors.BreakerOptions{FailureThreshold: 10, SuccessThreshold: 3, Timeout: 60 * time.Second}
 	o.Router.Health = actors.HealthOptions{
-		FailureThreshold: 3, SuccessThreshold: 2, Interval: 50 * time.Millisecond, RetryInterval: 20 * time.Millisecond, Timeout: time.Second,
+		FailureThreshold: 3, SuccessThreshold: 2, Interval: 50 * time.Millisecond, RetryInterval: 20 * time.Millisecond, Timeout: patience,
 	}
 	o.Health = HealthOptions{HealthOptions: o.Router.Health, Path: "/health"}
 	return o
@@ -109,7 +119,7 @@ func startServed(t testing.TB, o Options, serve func(*Proxy, net.Listener) error
 				t.Errorf("%s has %d blocks pending and holds %d without a lease, want 0", w.URL, w.Pending, w.Held)
 			}
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := p.Shutdown(ctx); err != nil {
 			t.Errorf("Shutdown: %v", err)

@@ -70,7 +70,7 @@ func (g *leg) converse(pool *upstream.Pool, worker actors.WorkerID) (size int, e
 			g.link.part(nil, false)
 			continue
 		}
-		stale := conn.Reader().Buffered() == 0 && time.Since(begun) < staleWithin
+		stale := conn.Reader().Buffered() == 0 && time.Since(begun) < g.p.opts.short(staleWithin)
 		if c := causeOf(err, false); c != actors.UpstreamReset || !stale || g.calledOff() {
 			return 0, &failure{cause: c, err: err}
 		}

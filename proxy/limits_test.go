@@ -27,8 +27,8 @@ func TestBodyLimit(t *testing.T) {
 		{"one more", 100_001, nil, 413},
 		{"exactly the limit, chunked", 100_000, []int{7_001}, 200},
 		{"one more, chunked", 100_001, []int{7_001}, 413},
-		{"far more", 30_000_000, nil, 413},
-		{"far more, chunked", 30_000_000, []int{65_536}, 413},
+		{"far more", 16_000_000, nil, 413},
+		{"far more, chunked", 16_000_000, []int{65_536}, 413},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			before := w.Requests()
@@ -176,7 +176,7 @@ func TestBothFramings(t *testing.T) {
 func TestSlowClients(t *testing.T) {
 	w := proxytest.NewWorker(t, proxytest.JSON(200, "{}"))
 	o := testOptions("round_robin")
-	o.Timeouts.ClientHeader, o.Timeouts.ClientBody = 200*time.Millisecond, 200*time.Millisecond
+	o.Timeouts.ClientHeader, o.Timeouts.ClientBody = brief, brief
 	r := startRouter(t, o, w)
 	for _, tc := range []struct{ name, raw string }{
 		{"head", "POST /v1/chat/completions HTTP/1.1\r\nHo"},
@@ -218,14 +218,14 @@ func TestClientThatDoesNotRead(t *testing.T) {
 		"": proxytest.JSON(200, "{}"),
 	}))
 	o := testOptions("round_robin")
-	o.Timeouts.ClientWrite = 500 * time.Millisecond
+	o.Timeouts.ClientWrite = brief
 	r := startRouter(t, o, w)
 	c := proxytest.Dial(t, r.addr)
 	c.StopReading()
 	if err := c.Post("/v1/chat/completions", chat("flood", true), jsonType); err != nil {
 		t.Fatal(err)
 	}
-	r.waitLoad(w, 1)
+	w.WaitRequests(1, patience)
 	wantAnswer(t, r.call("POST", "/v1/chat/completions", "{}"), 200, "{}")
 	r.wait("the client to be given up", func(v *actors.Snapshot) bool { return v.Live == 0 })
 	r.waitOutcome(actors.ClientGone, 1)
@@ -237,7 +237,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 func TestTimeouts(t *testing.T) {
 	a, b := proxytest.NewWorker(t, proxytest.Silent), proxytest.NewWorker(t, proxytest.Silent)
 	o := testOptions("round_robin")
-	o.Timeouts.FirstByte, o.Timeouts.Idle = 100*time.Millisecond, 100*time.Millisecond
+	o.Timeouts.FirstByte, o.Timeouts.Idle = brief, brief
 	r := startRouter(t, o, a, b)
 	wantProblem(t, r.call("POST", "/v1/chat/completions", chat("hi", false)), 504, "upstream_timeout")
 	if n := a.Requests() + b.Requests(); n != 1 {
@@ -262,12 +262,12 @@ func TestLongStreamIsNotCut(t *testing.T) {
 	t.Parallel()
 	w := proxytest.NewWorker(t, proxytest.SSE(80, 60*time.Millisecond))
 	o := testOptions("round_robin")
-	o.Timeouts.FirstByte, o.Timeouts.Idle = 2*time.Second, 2*time.Second
-	o.Timeouts.ClientWrite, o.Timeouts.ClientHeader = 2*time.Second, 2*time.Second
+	o.Timeouts.FirstByte, o.Timeouts.Idle = brief, brief
+	o.Timeouts.ClientWrite, o.Timeouts.ClientHeader = brief, brief
 	r := startRouter(t, o, w)
 	got := r.call("POST", "/v1/chat/completions", chat("hi", true))
 	if !got.Clean || !strings.HasSuffix(string(got.Body), "data: [DONE]\n\n") {
-		t.Errorf("a stream of 4.8 s under limits of 2 s: %q", got.Body)
+		t.Errorf("a stream of 4.8 s under limits of %v: %q", brief, got.Body)
 	}
 }
 
@@ -280,11 +280,11 @@ func TestManyAtOnce(t *testing.T) {
 	for i := range n {
 		clients = append(clients, r.post(chat(fmt.Sprint(i), i%2 == 0)))
 	}
-	w.WaitInFlight(n, 10*time.Second)
+	w.WaitInFlight(n, patience)
 	r.waitLoad(w, n)
 	w.Release()
 	for _, c := range clients {
-		if got, err := c.ReadResponse(10 * time.Second); err != nil || got.Status != 200 {
+		if got, err := c.ReadResponse(patience); err != nil || got.Status != 200 {
 			t.Fatalf("answer %v, %v", got, err)
 		}
 	}

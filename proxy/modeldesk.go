@@ -44,6 +44,7 @@ type modelList struct {
 type modelDesk struct {
 	control *controlClient
 	aliases map[string]alias
+	kept    time.Duration // see modelsKept
 	inbox   chan modelMessage
 	answers chan modelList // of what runs; room for one, which is all there is
 	ctx     context.Context
@@ -65,9 +66,9 @@ type modelMessage struct {
 	left  *modelList
 }
 
-func newModelDesk(c *controlClient, aliases map[string]alias) *modelDesk {
+func newModelDesk(c *controlClient, aliases map[string]alias, kept time.Duration) *modelDesk {
 	d := &modelDesk{
-		control: c, aliases: aliases, inbox: make(chan modelMessage), answers: make(chan modelList, 1), done: make(chan struct{}),
+		control: c, aliases: aliases, kept: kept, inbox: make(chan modelMessage), answers: make(chan modelList, 1), done: make(chan struct{}),
 		lists: make(map[string]*modelList),
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
@@ -135,7 +136,7 @@ func (d *modelDesk) loop() {
 			go d.ask(d.running.auth, d.running.bases)
 		}
 		if sweep == nil && len(d.lists) > 0 {
-			sweep = time.After(modelsKept)
+			sweep = time.After(d.kept)
 		}
 	}
 }
@@ -193,7 +194,7 @@ func (d *modelDesk) drop(l *modelList) {
 
 // tell hands a list to all who wait for it.
 func (d *modelDesk) tell(l *modelList, answer []byte, e *problem, now time.Time) {
-	l.answer, l.problem, l.until = answer, e, now.Add(modelsKept)
+	l.answer, l.problem, l.until = answer, e, now.Add(d.kept)
 	d.waiting -= l.waiting
 	l.waiting = 0
 	close(l.told)

@@ -73,7 +73,7 @@ func TestModelsAreAskedOnce(t *testing.T) {
 	}
 	a.SetScript(proxytest.JSON(200, `{"data":[{"id":"new"}]}`))
 	b.SetScript(proxytest.JSON(500, ``))
-	for end := time.Now().Add(2 * patience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		got := r.call("GET", "/v1/models", "")
 		if string(got.Body) == `{"object":"list","data":[{"id":"new"}]}` {
 			break
@@ -95,7 +95,7 @@ func TestModelsLeave(t *testing.T) {
 		c := r.askModels(proxytest.H("Authorization", fmt.Sprint("Bearer ", i%2)))
 		clients = append(clients, c)
 		go func() {
-			if got, err := c.ReadResponse(2 * patience); err == nil {
+			if got, err := c.ReadResponse(patience); err == nil {
 				refused <- got
 			}
 		}()
@@ -137,7 +137,7 @@ func TestModelsLeave(t *testing.T) {
 // TestModelDeskBounds: the number of lists is bounded whatever clients send, and
 // room is made of those that are old.
 func TestModelDeskBounds(t *testing.T) {
-	d := &modelDesk{lists: make(map[string]*modelList)}
+	d := &modelDesk{lists: make(map[string]*modelList), kept: modelsKept}
 	now := time.Now()
 	told := func(l *modelList) bool {
 		select {
@@ -179,7 +179,7 @@ func TestModelDeskEnds(t *testing.T) {
 	w := proxytest.NewWorker(t, proxytest.Silent)
 	control := newControlClient(testOptions("round_robin"))
 	defer control.close()
-	d := newModelDesk(control, nil)
+	d := newModelDesk(control, nil, modelsKept)
 	running := d.list("", []string{w.URL()})
 	w.WaitInFlight(1, patience)
 	queued := d.list("other", []string{w.URL()})

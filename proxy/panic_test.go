@@ -121,7 +121,7 @@ func TestPanicAnywhere(t *testing.T) {
 // once, and no request is taken to run.
 func wantCounted(t *testing.T, r *router, tr *trap, n int) {
 	t.Helper()
-	for end := time.Now().Add(2 * patience); r.metrics.inFlight.Get() != 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); r.metrics.inFlight.Get() != 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
 	}
 	if got := r.metrics.inFlight.Get(); got != 0 {
 		t.Errorf("%v requests are said to run, want 0", got)

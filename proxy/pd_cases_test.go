@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"loadstar/actors"
 	"loadstar/proxy/proxytest"
@@ -95,7 +94,7 @@ func TestCaseB42EachPhaseGetsItsOwn(t *testing.T) {
 // answer may take to begin, and an answer longer than either, while it flows.
 func TestCaseB43PrefillHasALimitOfItsOwn(t *testing.T) {
 	t.Parallel()
-	const limit, pieces = 500 * time.Millisecond, 10
+	const limit, pieces = brief, 10
 	flows := func(x *proxytest.Exchange) {
 		x.Head(200, jsonType, proxytest.H("Transfer-Encoding", "chunked"))
 		for range pieces {

@@ -110,7 +110,7 @@ func TestDiscoverBothRoles(t *testing.T) {
 	}
 	w := proxytest.NewWorker(t, both)
 	o := pdOptions("round_robin")
-	o.PD.Expiry = 600 * time.Millisecond
+	o.PD.Expiry = brief
 	r := startRouter(t, o)
 	q := r.startDiscovery()
 	stopP := q.keep(registration("P", w, "192.0.2.40:21001"))
@@ -153,7 +153,7 @@ func TestDiscoverExpires(t *testing.T) {
 		}
 	}))
 	o := pdOptions("round_robin")
-	o.PD.Expiry = 600 * time.Millisecond
+	o.PD.Expiry = brief
 	r := startRouter(t, o)
 	q := r.startDiscovery()
 	q.keep(registration("P", p, "192.0.2.40:21001"))

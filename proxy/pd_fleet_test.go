@@ -14,7 +14,7 @@ import (
 
 // loaded is how long these tests wait for what is due at once, on a machine that
 // does other things too.
-const loaded = 10 * time.Second
+const loaded = patience
 
 // theCase is in the prompt of every request that a test is about; what else runs
 // is a bystander.

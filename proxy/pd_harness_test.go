@@ -14,7 +14,7 @@ import (
 // pdOptions are testOptions for workers of two phases.
 func pdOptions(policy string) Options {
 	o := testOptions(policy)
-	o.PD = &PDOptions{Connector: pd.NIXL, PrefillTimeout: 20 * time.Second, Rescues: 4, RescueTimeout: 5 * time.Second}
+	o.PD = &PDOptions{Connector: pd.NIXL, PrefillTimeout: farOff, Rescues: 4, RescueTimeout: farOff}
 	return o
 }
 

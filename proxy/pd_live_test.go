@@ -20,7 +20,7 @@ import (
 
 // livePatience is how long the tests of two phases wait for what is due at once:
 // several requests long, on a machine that does other things too.
-const livePatience = 10 * time.Second
+const livePatience = patience
 
 // eventually waits until cond holds.
 func eventually(t testing.TB, what string, cond func() bool) {

@@ -192,9 +192,8 @@ func TestPairWorkerRefuses(t *testing.T) {
 // what can't be read ends the request with an error that names the phase, once
 // nobody else may be asked.
 func TestPairWorkerFails(t *testing.T) {
-	const short = 150 * time.Millisecond
-	impatient := func(o *Options) { o.PD.PrefillTimeout = short }
-	hasty := func(o *Options) { o.Timeouts.FirstByte = 2 * time.Second } // bystanders have to keep to it too
+	impatient := func(o *Options) { o.PD.PrefillTimeout = brief }
+	hasty := func(o *Options) { o.Timeouts.FirstByte = brief } // bystanders have to keep to it too
 	cut := func(x *proxytest.Exchange) {
 		x.Head(200, jsonType, proxytest.H("Content-Length", "1000"))
 		x.Raw("{")
@@ -274,7 +273,7 @@ func TestPairDecodeBreaksOff(t *testing.T) {
 				}
 				o, absent := pdOptions(policy), []string(nil)
 				if how == "silence" {
-					o.Timeouts.Idle, absent = 150*time.Millisecond, []string{inDecode}
+					o.Timeouts.Idle, absent = brief, []string{inDecode}
 				}
 				f := startFleet(t, o, 2, nil, script, absent...)
 				c := f.post(chat(theCase, stream))

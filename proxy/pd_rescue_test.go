@@ -126,8 +126,8 @@ func TestPairRescuesAreBounded(t *testing.T) {
 		{"one allowed", 1, 3, heldPlain, time.Minute, 1, 2},
 		{"refused too", 2, 2, pdStatus(422), time.Minute, 0, 2},
 		{"reset", 2, 2, proxytest.ResetBeforeHead, time.Minute, 0, 2},
-		{"silence", 2, 2, proxytest.Silent, 100 * time.Millisecond, 0, 2},
-		{"silence in the body", 2, 2, halfReply(decodeAnswer), 100 * time.Millisecond, 0, 2},
+		{"silence", 2, 2, proxytest.Silent, brief, 0, 2},
+		{"silence in the body", 2, 2, halfReply(decodeAnswer), brief, 0, 2},
 		{"no body", 2, 2, func(x *proxytest.Exchange) { x.Reply(204, "") }, time.Minute, 2, 0},
 		{"a stream", 2, 2, proxytest.SSE(3, 0), time.Minute, 2, 0},
 	} {

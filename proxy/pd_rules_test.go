@@ -315,12 +315,8 @@ func TestPairClientLeavesAsPrefillReplies(t *testing.T) {
 	f := startFleet(t, o, 1, heldPrefill, nil)
 	for i := range n {
 		c := f.post(chat(theCase, i%2 == 0))
-		var x *proxytest.Exchange
-		f.until("the prefill request", func() bool {
-			seen := f.prefill[0].Seen()
-			x = seen[len(seen)-1]
-			return f.prefill[0].Requests(chatPath) == i+3 // with those of the bystanders
-		})
+		f.until("the prefill request", func() bool { return len(f.prefills()) == i+1 })
+		x := f.prefills()[i]
 		together(2, func(k int) {
 			time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond)
 			if k == 0 {

@@ -72,7 +72,12 @@ type Options struct {
 
 	Version string
 	Log     *slog.Logger
+
+	leastWait time.Duration // no short wait is shorter; for tests, on machines where nothing happens at once
 }
+
+// short is one of the router's own waits for what others do at once.
+func (o *Options) short(wait time.Duration) time.Duration { return max(wait, o.leastWait) }
 
 // HealthOptions says how workers are checked.
 type HealthOptions struct {
@@ -204,7 +209,7 @@ func New(o Options) (*Proxy, error) {
 		p.log.Warn("clients that leave are noticed late: their connections can't be watched", "error", err)
 	}
 	p.control = newControlClient(o)
-	p.models = newModelDesk(p.control, p.aliases)
+	p.models = newModelDesk(p.control, p.aliases, p.opts.short(modelsKept))
 	p.prober = actors.NewProber(router.Registry, o.Health.HealthOptions)
 	p.routes = p.ownRoutes()
 	p.adminKey = keyOf(o.AdminKey)

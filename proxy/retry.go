@@ -238,7 +238,7 @@ func (x *exchange) keep(reuse *bool) bool {
 	}
 	x.setWorkerHead()
 	ctx.Response.ResetBody()
-	by := time.Now().Add(keptWithin)
+	by := time.Now().Add(x.p.opts.short(keptWithin))
 	for size := 0; !b.ended; {
 		piece, err := b.next(&x.link, max(time.Until(by), time.Nanosecond))
 		size += len(piece)

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"loadstar/proxy/proxytest"
 )
@@ -57,7 +56,7 @@ func TestErrorThatDoesNotEnd(t *testing.T) {
 	good := proxytest.NewWorker(t, proxytest.JSON(200, "{}"))
 	r := startRouter(t, testOptions("round_robin"), bad, good)
 	for range 2 { // one of them meets the bad one first
-		got, err := proxytest.Try(r.addr, proxytest.Request{Method: "POST", Target: chatPath, Body: chat("hi", false)}, 5*time.Second)
+		got, err := proxytest.Try(r.addr, proxytest.Request{Method: "POST", Target: chatPath, Body: chat("hi", false)}, patience)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,6 @@ package proxy
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"loadstar/actors"
 	"loadstar/proxy/proxytest"
@@ -55,7 +54,7 @@ func TestEarlyAnswer(t *testing.T) {
 				if err := c.Post(chatPath, `"`+strings.Repeat("x", 16<<20)+`"`, jsonType); err != nil {
 					t.Fatal(err)
 				}
-				got, err := c.ReadResponse(10 * time.Second)
+				got, err := c.ReadResponse(patience)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -86,7 +85,7 @@ func TestEarlyEnd(t *testing.T) {
 	if err := c.Post(chatPath, `"`+strings.Repeat("x", 16<<20)+`"`, jsonType); err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.ReadResponse(10 * time.Second)
+	got, err := c.ReadResponse(patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +109,7 @@ func TestSlowReaderIsNotAnswered(t *testing.T) {
 	if err := c.Post("/v1/x", body, jsonType); err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.ReadResponse(20 * time.Second)
+	got, err := c.ReadResponse(patience)
 	if err != nil {
 		t.Fatal(err)
 	}

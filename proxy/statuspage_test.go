@@ -59,7 +59,7 @@ func (r *router) watch(t *testing.T) *statusViewer {
 // wait waits for a frame of which cond holds.
 func (v *statusViewer) wait(what string, cond func(*statuspage.Frame) bool) statuspage.Frame {
 	v.t.Helper()
-	late := time.After(5 * patience) // frames come once a second
+	late := time.After(patience) // frames come once a second
 	for {
 		select {
 		case f, ok := <-v.frames:
@@ -222,7 +222,7 @@ func TestStatusViewersEnd(t *testing.T) {
 		v.wait("the beginning", func(*statuspage.Frame) bool { return true })
 		r.HandOver()
 		v.ended()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if r.AwaitQuiet(ctx, time.Millisecond); ctx.Err() != nil {
 			t.Error("a viewer held up the hand-over")

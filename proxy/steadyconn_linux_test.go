@@ -81,7 +81,7 @@ func TestSlowClientIsServed(t *testing.T) {
 				}
 			})
 			o := testOptions("round_robin")
-			o.Timeouts.ClientWrite = 1500 * time.Millisecond
+			o.Timeouts.ClientWrite = brief
 			r := startRouter(t, o, w)
 			addr, trust := r.addr, (*tls.Config)(nil)
 			if tc.tls {
@@ -90,7 +90,7 @@ func TestSlowClientIsServed(t *testing.T) {
 				addr = r.serveTLS(server)
 			}
 			stop := make(chan struct{})
-			ended := slowClient(t, addr, trust, 400_000, stop)
+			ended := slowClient(t, addr, trust, 250_000, stop)
 			select {
 			case err := <-ended:
 				t.Errorf("a client that reads was cut: %v", err)
@@ -145,7 +145,7 @@ func connPair(t testing.TB, patience time.Duration) (client *net.TCPConn, server
 // TestSteadyWrite: how one write ends that meets its deadline.
 func TestSteadyWrite(t *testing.T) {
 	t.Parallel()
-	const patience = 400 * time.Millisecond
+	const patience = brief
 	for _, tc := range []struct {
 		name    string
 		reads   bool // the client does, until the write has ended
@@ -180,12 +180,12 @@ func TestSteadyWrite(t *testing.T) {
 							read <- n
 							return
 						}
-						time.Sleep(8 * time.Millisecond)
+						time.Sleep(40 * time.Millisecond) // in all longer than patience
 					}
 				}()
 			}
 			if tc.end {
-				time.Sleep(patience / 2)
+				time.Sleep(patience / 10)
 				server.SetDeadline(time.Unix(1, 0))
 			}
 			var err error

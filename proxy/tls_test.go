@@ -129,7 +129,7 @@ func TestShutdown(t *testing.T) {
 
 	done := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		done <- r.server.ShutdownWithContext(ctx)
 	}()

@@ -32,7 +32,7 @@ func TestTotalTimeout(t *testing.T) {
 		{"stream that never pauses", chat("hi", true), chatter, 200},
 		{"upload that is not read", `"` + strings.Repeat("x", 16<<20) + `"`, nil, 504},
 	} {
-		for _, idle := range []time.Duration{0, 20 * time.Second} {
+		for _, idle := range []time.Duration{0, farOff} {
 			t.Run(fmt.Sprintf("%s, idle %v", tc.name, idle), func(t *testing.T) {
 				t.Parallel()
 				w := proxytest.NewWorker(t, tc.script)
@@ -41,7 +41,7 @@ func TestTotalTimeout(t *testing.T) {
 				}
 				o := testOptions("round_robin")
 				o.Timeouts.Idle, o.Timeouts.FirstByte = idle, idle
-				o.Timeouts.Total = 300 * time.Millisecond
+				o.Timeouts.Total = brief
 				r := startRouter(t, o, w)
 				c := proxytest.Dial(t, r.addr)
 				if err := c.Post(chatPath, tc.body, jsonType); err != nil {
@@ -74,15 +74,15 @@ func TestTotalTimeoutOfAllAttempts(t *testing.T) {
 		x.Reply(500, "x")
 	}
 	o := testOptions("round_robin")
-	o.Timeouts.Total = 400 * time.Millisecond
+	o.Timeouts.Total = brief
 	o.Retry.MaxAttempts = 1000
 	w := proxytest.NewWorker(t, late)
 	r := startRouter(t, o, w)
 	if got := r.call("POST", chatPath, chat("hi", false)); got.Status < 500 {
 		t.Errorf("status %d, want an error", got.Status)
 	}
-	if n := w.Requests(); n < 2 || n > 100 {
-		t.Errorf("%d attempts in 400 ms, each of 20 ms", n)
+	if n := w.Requests(); n < 2 || n > 250 {
+		t.Errorf("%d attempts in %v, each of 20 ms", n, brief)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestTotalTimeoutOfAllAttempts(t *testing.T) {
 func TestTotalTimeoutDuringBackoff(t *testing.T) {
 	t.Parallel()
 	o := testOptions("round_robin")
-	o.Timeouts.Total = 300 * time.Millisecond
+	o.Timeouts.Total = brief
 	o.Retry.InitialBackoff, o.Retry.MaxBackoff = time.Hour, time.Hour
 	a, b := proxytest.NewWorker(t, proxytest.JSON(500, `"mine"`)), proxytest.NewWorker(t, proxytest.JSON(500, `"mine"`))
 	r := startRouter(t, o, a, b)
@@ -113,7 +113,7 @@ func TestTotalTimeoutDuringBackoff(t *testing.T) {
 func TestTotalTimeoutInTwoPhases(t *testing.T) {
 	t.Parallel()
 	o := pdOptions("round_robin")
-	o.Timeouts.Total = 300 * time.Millisecond
+	o.Timeouts.Total = brief
 	prefill := proxytest.NewWorker(t, controlCalls(proxytest.Silent))
 	decode := proxytest.NewWorker(t, controlCalls(proxytest.Silent))
 	r := startPD(t, o, []*proxytest.Worker{prefill}, []*proxytest.Worker{decode})
@@ -132,7 +132,7 @@ func TestTotalTimeoutBeside(t *testing.T) {
 		t.Run(fmt.Sprint("stream ", stream), func(t *testing.T) {
 			t.Parallel()
 			o := pdOptions("round_robin")
-			o.Timeouts.Total = 400 * time.Millisecond
+			o.Timeouts.Total = brief
 			b := besideConnectors["mooncake"](t, o)
 			b.p.SetScript(controlCalls(proxytest.Silent))
 			if stream {
@@ -152,14 +152,14 @@ func TestTotalTimeoutBeside(t *testing.T) {
 func TestTotalTimeoutWithHeartbeats(t *testing.T) {
 	t.Parallel()
 	o := beating()
-	o.Timeouts.Total = 600 * time.Millisecond
+	o.Timeouts.Total = brief
 	r := startRouter(t, o, proxytest.NewWorker(t, stalledStream))
-	got, err := r.post(chat("hi", true)).ReadResponse(3 * patience)
+	got, err := r.post(chat("hi", true)).ReadResponse(patience)
 	if err == nil || got == nil || !strings.Contains(string(got.Body), "upstream_timeout") {
 		t.Fatalf("a stream that stalls: %v, %v; want it cut, with an error event", got, err)
 	}
-	if n := strings.Count(string(got.Body), heartbeat); n < 1 || n > 20 {
-		t.Errorf("%d heartbeats in 600 ms, want about 12", n)
+	if n := strings.Count(string(got.Body), heartbeat); n < 1 || n > 100 {
+		t.Errorf("%d heartbeats in %v, want about 50", n, brief)
 	}
 }
 
@@ -183,9 +183,9 @@ func TestSoonerDeadlineStays(t *testing.T) {
 		total    time.Duration
 		deadline string // of the client, in milliseconds
 	}{
-		{"the client's", time.Minute, "1500"},
-		{"the client's, without a total timeout", 0, "1500"},
-		{"the total timeout", 1500 * time.Millisecond, "60000"},
+		{"the client's", time.Minute, "2500"},
+		{"the client's, without a total timeout", 0, "2500"},
+		{"the total timeout", brief, "60000"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -210,7 +210,7 @@ func TestSoonerDeadlineStays(t *testing.T) {
 			if err := c.Post(chatPath, chat("hi", false), jsonType, proxytest.H("x-request-deadline-ms", tc.deadline)); err != nil {
 				t.Fatal(err)
 			}
-			got, err := c.ReadResponse(5 * patience)
+			got, err := c.ReadResponse(patience)
 			if err != nil {
 				t.Fatal(err)
 			}

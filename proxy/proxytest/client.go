@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	dialTimeout = 10 * time.Second
+	dialTimeout = 20 * time.Second
 	sendTimeout = 60 * time.Second // for one Send
 	doTimeout   = 60 * time.Second // for a whole Do
 )

@@ -76,6 +76,8 @@ func TestReadResponse(t *testing.T) {
 			})
 			c := Dial(t, w.Addr())
 			must(t, c.SendRequest(Request{Method: tt.method, Body: "x"}))
+			w.WaitRequests(1, within)
+			waitUnread(t, c, len(tt.raw))
 			resp, err := c.ReadResponse(20 * time.Millisecond)
 			if errors.Is(err, ErrTimeout) {
 				w.Release()
@@ -310,8 +312,8 @@ func TestStopReadingHoldsTheWorkerBack(t *testing.T) {
 	if w.wait(func(c Counts) bool { return c.Requests == 2 && c.InFlight == 0 }, 100*time.Millisecond) {
 		t.Errorf("worker could send %d bytes to a client that does not read", total)
 	}
-	c2.ReadRate(1 << 20)
 	started := time.Now()
+	c2.ReadRate(1 << 20)
 	for n := 0; n < 256<<10; {
 		p, err := c2.in.take(time.Now().Add(within))
 		must(t, err)

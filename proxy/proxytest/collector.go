@@ -27,6 +27,12 @@ type Collector struct {
 	changed chan struct{} // closed and replaced with every post
 }
 
+// Paths of a collector.
+const (
+	tracesPath = "/v1/traces"
+	elsewhere  = "/elsewhere" // where an answer of 3xx leads to, and nobody should go
+)
+
 // Span is a span as it was received.
 type Span struct {
 	Trace, ID, Parent, State string
@@ -79,14 +85,17 @@ func (c *Collector) Resume() {
 	}
 }
 
-// WaitPosts waits until n posts have come, and fails the test after 5 s.
+// collectorPatience is how long a test waits for what is on its way.
+const collectorPatience = 20 * time.Second
+
+// WaitPosts waits until n posts have come, and fails the test if they don't.
 func (c *Collector) WaitPosts(n int) {
 	c.t.Helper()
 	c.wait(fmt.Sprintf("%d posts", n), func() bool { return c.posts >= n })
 }
 
 // WaitSpans waits until at least n spans have come, and returns all. It fails the test
-// after 5 s.
+// if they don't come.
 func (c *Collector) WaitSpans(n int) []Span {
 	c.t.Helper()
 	c.wait(fmt.Sprintf("%d spans", n), func() bool { return len(c.spans) >= n })
@@ -102,7 +111,7 @@ func (c *Collector) Spans() []Span {
 
 func (c *Collector) wait(what string, cond func() bool) {
 	c.t.Helper()
-	late := time.After(5 * time.Second)
+	late := time.After(collectorPatience)
 	for {
 		c.mu.Lock()
 		ok, changed := cond(), c.changed
@@ -119,6 +128,11 @@ func (c *Collector) wait(what string, cond func() bool) {
 }
 
 func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
+	// The port may have been another's, who is still looked for here.
+	if r.Method != http.MethodPost || r.URL.Path != tracesPath && r.URL.Path != elsewhere {
+		http.NotFound(w, r)
+		return
+	}
 	spans, err := readSpans(r)
 	if err != nil {
 		c.t.Errorf("the collector got %v", err)
@@ -142,7 +156,7 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if status/100 == 3 {
-		w.Header().Set("Location", "/elsewhere")
+		w.Header().Set("Location", elsewhere)
 	}
 	w.WriteHeader(status)
 	fmt.Fprint(w, answer)
@@ -158,7 +172,7 @@ type otlpAttribute struct {
 }
 
 func readSpans(r *http.Request) ([]Span, error) {
-	if r.Method != http.MethodPost || r.URL.Path != "/v1/traces" || r.Header.Get("Content-Type") != "application/json" {
+	if r.URL.Path != tracesPath || r.Header.Get("Content-Type") != "application/json" {
 		return nil, fmt.Errorf("%s %s of %s", r.Method, r.URL.Path, r.Header.Get("Content-Type"))
 	}
 	var m struct {

@@ -175,8 +175,8 @@ func TestPeerLeaving(t *testing.T) {
 				if got := x.Outcome(); got != Abandoned {
 					t.Errorf("outcome is %v, want %v", got, Abandoned)
 				}
-				if took := x.PeerClosedAt().Sub(left); took > seenWithin {
-					t.Errorf("leaving was seen after %v, want less than %v", took, seenWithin)
+				if took := x.PeerClosedAt().Sub(left); took > within {
+					t.Errorf("leaving was seen after %v, want less than %v", took, within)
 				}
 				if got, want := x.PeerReset(), how == "RST"; got != want {
 					t.Errorf("reset is %v, want %v", got, want)

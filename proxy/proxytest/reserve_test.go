@@ -3,7 +3,6 @@ package proxytest
 import (
 	"net"
 	"testing"
-	"time"
 )
 
 // TestReserve: a worker comes and goes on a reserved port, which no connection
@@ -44,14 +43,14 @@ func TestForget(t *testing.T) {
 	if err := held.Post("/held", "body"); err != nil {
 		t.Fatal(err)
 	}
-	w.WaitInFlight(1, 10*time.Second)
+	w.WaitInFlight(1, within)
 	Do(t, w.Addr(), Request{Method: "POST", Target: "/over", Body: "body"})
 	w.Forget()
 	if seen := w.Seen(); len(seen) != 1 || seen[0].Path() != "/held" {
 		t.Errorf("behind Forget %d requests are known, want the one that is held", len(seen))
 	}
 	w.Release()
-	if _, err := held.ReadResponse(10 * time.Second); err != nil {
+	if _, err := held.ReadResponse(within); err != nil {
 		t.Errorf("the request that was held: %v", err)
 	}
 	if n := w.Requests(); n != 2 {

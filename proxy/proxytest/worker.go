@@ -12,7 +12,7 @@ import (
 
 // stopTimeout is how long the end of a test waits for scripts to return after
 // their connections have been reset.
-const stopTimeout = 10 * time.Second
+const stopTimeout = 20 * time.Second
 
 // A Script answers one request. It runs on a goroutine of its own, after the
 // request's body has arrived, one at a time per connection. When it returns
@@ -37,12 +37,12 @@ type Worker struct {
 	faults   []error
 }
 
-// NewWorker starts a worker on a free port of 127.0.0.1. The end of the test
-// resets its connections, waits for its scripts and fails the test for faults
-// that were not taken.
+// NewWorker starts a worker on a free port of 127.0.0.1, which nobody else gets
+// before the end of the test. That resets its connections, waits for its scripts
+// and fails the test for faults that were not taken.
 func NewWorker(t testing.TB, script Script) *Worker {
 	t.Helper()
-	return NewWorkerAt(t, "127.0.0.1:0", script)
+	return NewWorkerAt(t, Reserve(t), script)
 }
 
 // NewWorkerAt is NewWorker at addr, host:port: a worker that comes back after

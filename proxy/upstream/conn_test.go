@@ -122,7 +122,7 @@ func TestWriteBuffers(t *testing.T) {
 				written <- result{n, err}
 			}()
 			got := make([]byte, len(want))
-			if err := end.SetReadDeadline(time.Now().Add(2 * patience)); err != nil {
+			if err := end.SetReadDeadline(time.Now().Add(patience)); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := io.ReadFull(end, got); err != nil {
@@ -170,7 +170,7 @@ func TestResumes(t *testing.T) {
 				n, _ := io.ReadFull(end, got) // that it is cut short is told by n
 				read <- n
 			}()
-			if err := c.SetWriteDeadline(time.Now().Add(2 * patience)); err != nil {
+			if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 				t.Fatal(err)
 			}
 			m, err := c.WriteBuffers(&b)

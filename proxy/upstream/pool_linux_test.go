@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"loadstar/proxy/proxytest"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -146,37 +148,10 @@ func TestUserTimeout(t *testing.T) {
 	}
 }
 
-// blackHole returns an address on this machine that answers no SYN: a listener
-// that accepts nothing and whose queue is full.
-func blackHole(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	raw, err := ln.(*net.TCPListener).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var errListen error
-	if err := raw.Control(func(fd uintptr) { errListen = unix.Listen(int(fd), 0) }); err != nil || errListen != nil {
-		t.Fatal(err, errListen)
-	}
-	addr := ln.Addr().String()
-	for range 16 {
-		c, err := net.DialTimeout("tcp", addr, 200*time.Millisecond)
-		if err != nil {
-			return addr
-		}
-		t.Cleanup(func() { c.Close() })
-	}
-	t.Skip("the kernel keeps accepting: there is no black hole to be had")
-	return ""
-}
-
+// TestDialBlackHole dials a port that answers no SYN.
 func TestDialBlackHole(t *testing.T) {
-	addr := blackHole(t)
+	addr := proxytest.Reserve(t)
+	proxytest.Hang(t, addr)
 	t.Run("timeout", func(t *testing.T) {
 		o := options()
 		o.ConnectTimeout = 50 * time.Millisecond

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"loadstar/proxy/proxytest"
 )
 
 func TestNewPool(t *testing.T) {
@@ -377,12 +379,7 @@ func TestRetireRace(t *testing.T) {
 }
 
 func TestDialRefused(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := ln.Addr().String()
-	ln.Close()
+	addr := proxytest.Reserve(t)
 	p := testPool(t, "http://"+addr, options())
 	c, err := p.Dial(t.Context())
 	if err == nil {

@@ -91,7 +91,7 @@ func TestTLSHandshakeIsBounded(t *testing.T) {
 	t.Run("by the timeout", func(t *testing.T) {
 		w := newWorker(t, "127.0.0.1", nil)
 		o := options()
-		o.ConnectTimeout = 50 * time.Millisecond
+		o.ConnectTimeout = brief
 		p := testPool(t, "https://"+w.addr, o)
 		c, err := p.Dial(t.Context())
 		if err == nil {

@@ -122,8 +122,8 @@ func TestArrivals(t *testing.T) {
 		select {
 		case closed := <-reports:
 			return closed
-		case <-time.After(2 * time.Second):
-			t.Fatal("no report within 2 s")
+		case <-time.After(patience):
+			t.Fatalf("no report within %v", patience)
 			return false
 		}
 	}
