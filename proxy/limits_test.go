@@ -174,6 +174,7 @@ func TestBothFramings(t *testing.T) {
 // TestSlowClients: heads and bodies that don't come in time are answered with a
 // 408 and hold nothing.
 func TestSlowClients(t *testing.T) {
+	t.Parallel()
 	w := proxytest.NewWorker(t, proxytest.JSON(200, "{}"))
 	o := testOptions("round_robin")
 	o.Timeouts.ClientHeader, o.Timeouts.ClientBody = brief, brief
@@ -185,6 +186,7 @@ func TestSlowClients(t *testing.T) {
 		{"short body", "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nx"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			c := proxytest.Dial(t, r.addr)
 			if err := c.Send(tc.raw); err != nil {
 				t.Fatal(err)
@@ -201,14 +203,17 @@ func TestSlowClients(t *testing.T) {
 			}
 		})
 	}
-	if n := w.Requests(); n != 0 {
-		t.Errorf("the worker got %d requests, want 0", n)
-	}
+	t.Cleanup(func() {
+		if n := w.Requests(); n != 0 {
+			t.Errorf("the worker got %d requests, want 0", n)
+		}
+	})
 }
 
 // TestClientThatDoesNotRead: its worker is held back, and it is given up after a
 // while; others are served meanwhile.
 func TestClientThatDoesNotRead(t *testing.T) {
+	t.Parallel()
 	w := proxytest.NewWorker(t, proxytest.ByBody(map[string]proxytest.Script{
 		"flood": func(x *proxytest.Exchange) {
 			x.SSEHead()
@@ -235,6 +240,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 // TestTimeouts: a worker that stays silent is given up, and the request isn't
 // given to another one that might do it twice.
 func TestTimeouts(t *testing.T) {
+	t.Parallel()
 	a, b := proxytest.NewWorker(t, proxytest.Silent), proxytest.NewWorker(t, proxytest.Silent)
 	o := testOptions("round_robin")
 	o.Timeouts.FirstByte, o.Timeouts.Idle = brief, brief

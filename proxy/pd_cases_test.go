@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"loadstar/actors"
 	"loadstar/proxy/proxytest"
@@ -95,28 +96,30 @@ func TestCaseB42EachPhaseGetsItsOwn(t *testing.T) {
 func TestCaseB43PrefillHasALimitOfItsOwn(t *testing.T) {
 	t.Parallel()
 	const limit, pieces = brief, 10
-	flows := func(x *proxytest.Exchange) {
-		x.Head(200, jsonType, proxytest.H("Transfer-Encoding", "chunked"))
-		for range pieces {
-			if !x.Chunk(" ") || !x.Sleep(limit/5) {
-				return
+	flows := func(pause time.Duration) proxytest.Script {
+		return func(x *proxytest.Exchange) {
+			x.Head(200, jsonType, proxytest.H("Transfer-Encoding", "chunked"))
+			for range pieces {
+				if !x.Chunk(" ") || !x.Sleep(pause) {
+					return
+				}
 			}
+			x.EndChunks()
 		}
-		x.EndChunks()
 	}
 	for _, tc := range []struct {
-		name    string
-		limits  func(*Options)
-		prefill proxytest.Script
+		name            string
+		limits          func(*Options)
+		prefill, decode proxytest.Script
 	}{
-		{"slow prefill", func(o *Options) { o.Timeouts.FirstByte = limit }, proxytest.Slow(2*limit, proxytest.JSON(200, nixlReply))},
-		{"long answer", func(o *Options) { o.Timeouts.FirstByte, o.PD.PrefillTimeout = limit, limit }, nil},
+		{"slow prefill", func(o *Options) { o.Timeouts.FirstByte = limit }, proxytest.Slow(limit*5/4, proxytest.JSON(200, nixlReply)), flows(time.Millisecond)},
+		{"long answer", func(o *Options) { o.Timeouts.FirstByte, o.PD.PrefillTimeout = limit, limit }, nil, flows(limit / 7)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			o := pdOptions("cache_aware")
 			tc.limits(&o)
-			f := pdFixture(t, o, 1, tc.prefill, flows)
+			f := pdFixture(t, o, 1, tc.prefill, tc.decode)
 			if got, err := f.post(chat(theCase, true)).ReadResponse(loaded); err != nil || got.Status != 200 || len(got.Body) != pieces {
 				t.Errorf("answer %+v, %v; want all of a 200", got, err)
 			}

@@ -156,7 +156,7 @@ func TestAskLoadOfAPair(t *testing.T) {
 	}{
 		{"answered", false, reports(report), reports(report), 200, 2},
 		{"refused by the prefill worker", false, refuse, reports(report), 400, 1},
-		{"refused beside the decode request", true, refuse, func(x *proxytest.Exchange) { x.Hold() }, 400, 1},
+		{"refused beside the decode request", true, refuse, controlCalls(proxytest.Silent), 400, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -87,7 +87,7 @@ func TestPeerThatClaimsMuch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.close()
-	if _, _, err := w.receive(10 * time.Second); !errors.Is(err, errTooLarge) {
+	if _, _, err := w.receive(20 * time.Second); !errors.Is(err, errTooLarge) {
 		t.Errorf("error %v, want %v", err, errTooLarge)
 	}
 }

@@ -108,7 +108,7 @@ func TestLeaveUnseen(t *testing.T) {
 func TestStreams(t *testing.T) {
 	twoCores(t)
 	h, _ := newTestHolder(t)
-	samples, err := cpuPerChunk(t.Context(), without(h), 500*time.Millisecond, 1)
+	samples, err := cpuPerChunk(t.Context(), without(h), 2500*time.Millisecond, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -48,6 +49,10 @@ func scripted(t *testing.T, script func(n int, body []byte, w net.Conn) bool) (u
 	}()
 	return "http://" + ln.Addr().String() + "/v1/chat/completions"
 }
+
+// brief is a limit that is to be reached, and not before others have done what they do
+// at once: a busy machine may keep any of them waiting for two seconds.
+const brief = 2500 * time.Millisecond
 
 func chunk(s string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(s), s) }
 
@@ -102,7 +107,7 @@ func TestFates(t *testing.T) {
 			})
 			cfg := Config{URL: url, Source: Chat{}.Same(), Connections: 1, Requests: 1, Timeout: 20 * time.Second}
 			if strings.HasPrefix(tt.want, "timeout") {
-				cfg.Timeout = 100 * time.Millisecond
+				cfg.Timeout = brief
 			}
 			r := mustRun(t, cfg)
 			if got := fmt.Sprintf("%s %d events %d bytes", onlyFate(t, r), r.Events, r.Bytes); got != tt.want {
@@ -201,21 +206,24 @@ func TestTimes(t *testing.T) {
 		least time.Duration
 	}{
 		{"first token", r.TTFT, 2, first},
-		{"between tokens", r.Gap, 6, gap},
 		{"total", r.Total, 2, first + 3*gap},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			// The server may sleep longer, and a delayed reader may see one gap shortened by
-			// what it was late before; the sum can't be shortened.
+			// The server may sleep longer.
 			least := float64(tt.least.Microseconds())
-			if tt.got.Count != tt.count || tt.got.Mean < .8*least || tt.got.Mean > least+2e6 {
+			if tt.got.Count != tt.count || tt.got.Mean < .99*least || tt.got.Mean > least+20e6 {
 				t.Errorf("%d times of %.0f µs on average, want %d of about %v", tt.got.Count, tt.got.Mean, tt.count, tt.least)
 			}
 		})
 	}
-	if r.TTFT.Max >= r.Total.Min+2e6 {
-		t.Errorf("first token after %.0f µs, want it before the end after %.0f", r.TTFT.Max, r.Total.Min)
+	if r.TTFT.Mean >= r.Total.Mean {
+		t.Errorf("first token after %.0f µs on average, want it before the end after %.0f", r.TTFT.Mean, r.Total.Mean)
+	}
+	// A reader that is late for the first token sees the gaps behind it shortened; the
+	// sum can't be.
+	if got, least := r.TTFT.Mean+3*r.Gap.Mean, .99*float64((first+3*gap).Microseconds()); r.Gap.Count != 6 || got < least || r.Gap.Mean > 20e6 {
+		t.Errorf("%d gaps of %.0f µs behind %.0f, want 6 and %.0f together", r.Gap.Count, r.Gap.Mean, r.TTFT.Mean, least)
 	}
 }
 
@@ -223,9 +231,9 @@ func TestTimes(t *testing.T) {
 // due meanwhile: with coordinated omission only one of twenty would be slow.
 func TestOpenLoopCountsFromDue(t *testing.T) {
 	const stall = 500 * time.Millisecond
-	release := time.Now().Add(stall)
+	release := sync.OnceValue(func() time.Time { return time.Now().Add(stall) }) // of the first request
 	url := scripted(t, func(_ int, _ []byte, w net.Conn) bool {
-		time.Sleep(time.Until(release))
+		time.Sleep(time.Until(release()))
 		return answerAll(0, nil, w)
 	})
 	var trace []time.Duration
@@ -263,19 +271,23 @@ func answerAll(_ int, _ []byte, w net.Conn) bool {
 // No more requests are under way than there are connections, and those beyond are
 // counted.
 func TestOpenLoopIsBounded(t *testing.T) {
+	const connections = 4
 	var open, most atomic.Int32
 	all := make(chan struct{})
 	url := scripted(t, func(_ int, _ []byte, w net.Conn) bool {
-		if n := open.Add(1); n > most.Load() {
+		n := open.Add(1)
+		if n > most.Load() {
 			most.Store(n)
+		}
+		if n == connections {
+			time.AfterFunc(brief, func() { close(all) })
 		}
 		<-all
 		return answerAll(0, nil, w)
 	})
 	trace := make([]time.Duration, 30)
 	trace[29] = 300 * time.Millisecond
-	time.AfterFunc(100*time.Millisecond, func() { close(all) })
-	r := mustRun(t, Config{URL: url, Source: Chat{}.Same(), Connections: 4, Arrivals: Times(trace, 1)})
+	r := mustRun(t, Config{URL: url, Source: Chat{}.Same(), Connections: connections, Arrivals: Times(trace, 1)})
 	if most.Load() > 5 || r.OK+r.Unsent != 30 || r.Unsent == 0 {
 		t.Errorf("%d under way, %d answered, %d not sent; want at most 4 at first and 30 together", most.Load(), r.OK, r.Unsent)
 	}
@@ -283,9 +295,13 @@ func TestOpenLoopIsBounded(t *testing.T) {
 
 // A load ends by its number, its duration and its context.
 func TestEnds(t *testing.T) {
-	ended, cancel := context.WithCancel(t.Context())
+	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	never := func(int, []byte, net.Conn) bool { return true }
+	calmly := func(n int, body []byte, w net.Conn) bool {
+		time.Sleep(10 * time.Millisecond)
+		return answerAll(n, body, w)
+	}
 	tests := []struct {
 		name   string
 		ctx    context.Context
@@ -293,15 +309,16 @@ func TestEnds(t *testing.T) {
 		cfg    Config
 		want   func(*Report) bool
 	}{
-		{"number, closed", t.Context(), answerAll, Config{Connections: 3, Requests: 50}, func(r *Report) bool { return r.OK == 50 }},
-		{"number, open", t.Context(), answerAll, Config{Connections: 50, Requests: 50, Arrivals: Poisson(1e4, 1)}, func(r *Report) bool { return r.OK+r.Unsent == 50 }},
-		{"duration, closed", t.Context(), answerAll, Config{Connections: 3, Duration: 50 * time.Millisecond}, func(r *Report) bool { return r.OK > 0 && r.OK == r.Requests }},
-		{"duration, open", t.Context(), answerAll, Config{Connections: 50, Duration: 50 * time.Millisecond, Arrivals: Poisson(1000, 1)}, func(r *Report) bool { return r.OK > 0 && r.OK == r.Requests }},
+		{"number, closed", context.Background(), answerAll, Config{Connections: 3, Requests: 50}, func(r *Report) bool { return r.OK == 50 }},
+		{"number, open", context.Background(), answerAll, Config{Connections: 50, Requests: 50, Arrivals: Poisson(1e4, 1)}, func(r *Report) bool { return r.OK+r.Unsent == 50 }},
+		{"duration, closed", context.Background(), calmly, Config{Connections: 3, Duration: brief}, func(r *Report) bool { return r.OK > 0 && r.OK == r.Requests }},
+		{"duration, open", context.Background(), answerAll, Config{Connections: 50, Duration: brief, Arrivals: Poisson(20, 1)}, func(r *Report) bool { return r.OK > 0 && r.OK == r.Requests }},
 		{"context, closed", ended, never, Config{Connections: 3, Duration: time.Hour}, func(r *Report) bool { return r.Requests == 0 }},
 		{"context, open", ended, never, Config{Connections: 3, Duration: time.Hour, Arrivals: Poisson(1000, 1)}, func(r *Report) bool { return r.Requests == 0 }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			tt.cfg.URL, tt.cfg.Source = scripted(t, tt.script), Chat{}.Same()
 			r, err := Run(tt.ctx, tt.cfg)
 			if err != nil {

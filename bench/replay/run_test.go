@@ -197,13 +197,19 @@ func TestRunAtURL(t *testing.T) {
 
 // What fails is told of and not in the ratios, and the end of ctx ends a run.
 func TestRunWithTrouble(t *testing.T) {
-	var served atomic.Int64
+	var served, cancelAt atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
-		switch n := served.Add(1); {
+		n := served.Add(1)
+		if n == cancelAt.Load() {
+			cancel()
+		}
+		switch {
 		case n == 1, n%3 == 0: // hello, and what tells no usage
 			rw.Header().Set("Content-Type", "text/event-stream")
 			_, _ = io.WriteString(rw, "data: {}\n\ndata: [DONE]\n\n")
@@ -233,9 +239,8 @@ func TestRunWithTrouble(t *testing.T) {
 		t.Errorf("the trouble is %q, want %q", got, want)
 	}
 
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, cancel)
 	served.Store(0)
+	cancelAt.Store(3)
 	r, err = Run(ctx, s, io.Discard)
 	if !errors.Is(err, context.Canceled) || !r.Interrupted || len(r.Runs) != 0 {
 		t.Errorf("the error is %v, interrupted %v with %d runs", err, r.Interrupted, len(r.Runs))

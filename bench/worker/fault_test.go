@@ -256,7 +256,7 @@ func TestCloseEndsForeignRequests(t *testing.T) {
 				if err, _ := got.(error); !errors.Is(err, http.ErrAbortHandler) {
 					t.Errorf("the handler ended with %v, want %v", got, http.ErrAbortHandler)
 				}
-			case <-time.After(2 * time.Second):
+			case <-time.After(patience):
 				t.Error("the handler runs on after Close")
 			}
 			if s := w.Stats(); s.Open != 1 || s.Entered != 1 {

@@ -77,7 +77,7 @@ func TestHandoverBetweenProcesses(t *testing.T) {
 
 	// A wait that has lasted too long is over at the other end too.
 	impatient := quick()
-	impatient.KVWait = 250 * time.Millisecond // so that the claim arrives before
+	impatient.KVWait = 2500 * time.Millisecond // so that the claim arrives before
 	d = open(t, impatient)
 	post(t.Context(), d, completions, decode(tenBlocks('d'), strings.Replace(tests[2].params, `"x"`, `"y"`, 1)))
 	if s := d.Stats(); s.KVRecomputed != 1 {

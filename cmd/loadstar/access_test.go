@@ -123,9 +123,9 @@ func get(t *testing.T, client *http.Client, url, key string) int {
 // eventually waits until cond holds.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(15 * time.Second); !cond(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); !cond(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("after 15 s still waiting for %s", what)
+			t.Fatalf("after %v still waiting for %s", patience, what)
 		}
 	}
 }
@@ -207,7 +207,7 @@ func TestWatchedFiles(t *testing.T) {
 		}()
 		select {
 		case <-checked:
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("%d, %s: it is still being read", i, step.name)
 		}
 		var v keyring.Reader

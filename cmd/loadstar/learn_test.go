@@ -68,7 +68,7 @@ func (p *pupil) metric(name string) float64 {
 // answer.
 func (p *pupil) within(name string, from, to float64) {
 	p.t.Helper()
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		v := p.metric(name)
 		if v >= from && v <= to {
 			return

@@ -19,7 +19,7 @@ func TestServiceManager(t *testing.T) {
 	defer boss.Close()
 	hear := func(want string) {
 		t.Helper()
-		if err := boss.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := boss.SetReadDeadline(time.Now().Add(patience)); err != nil {
 			t.Fatal(err)
 		}
 		b := make([]byte, 100)

@@ -113,14 +113,13 @@ func TestSeveralRouters(t *testing.T) {
 	sees(addrs[0], 6, 3)
 	sees(addrs[1], 3, 6)
 	sees(addrs[2], 0, 9)
-	v := peersOfRouter(t, addrs[2])
-	slices.SortFunc(v.Peers, func(a, b peerView) int { return strings.Compare(a.Name, b.Name) })
-	if !v.Connected || v.Name != "c" || len(v.Peers) != 2 || v.Peers[0].Name != "a" || v.Peers[0].Requests != 6 || v.Peers[1].Requests != 3 {
-		t.Errorf("GET /peers: %+v", v)
-	}
-	if got := seriesOf(t, addrs[2], "loadstar_peers"); got != "2" {
-		t.Errorf("loadstar_peers is %q, want 2", got)
-	}
+	// One that a busy machine has silenced for a moment is heard of again.
+	eventually(t, "both others in GET /peers", func() bool {
+		v := peersOfRouter(t, addrs[2])
+		slices.SortFunc(v.Peers, func(a, b peerView) int { return strings.Compare(a.Name, b.Name) })
+		return v.Connected && v.Name == "c" && len(v.Peers) == 2 && v.Peers[0].Name == "a" && v.Peers[0].Requests == 6 && v.Peers[1].Requests == 3
+	})
+	eventually(t, "loadstar_peers of 2", func() bool { return seriesOf(t, addrs[2], "loadstar_peers") == "2" })
 
 	kill[0]()
 	killed := time.Now()

@@ -270,7 +270,7 @@ func everyMetric(t *testing.T) string {
 // metricsOf returns a router's metrics, once there is one of a name.
 func metricsOf(t *testing.T, addr, name string) string {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		resp, err := http.Get("http://" + addr + "/metrics")
 		if err != nil {
 			t.Fatal(err)

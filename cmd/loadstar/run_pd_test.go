@@ -27,7 +27,7 @@ import (
 // once clients are served.
 func running(t *testing.T, log io.Writer, args ...string) string {
 	t.Helper()
-	c, err := parse(append(args, "--port", "0", "--prometheus-port", "0", "--shutdown-grace-period-secs", "5"), nil)
+	c, err := parse(append(args, "--port", "0", "--prometheus-port", "0", "--shutdown-grace-period-secs", "20"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func (v fleetView) healthy() bool {
 // waitFleet asks for the workers until what it hears suits.
 func waitFleet(t *testing.T, addr, what string, suits func(fleetView) bool) fleetView {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		resp, err := http.Get("http://" + addr + "/workers")
 		if err != nil {
 			t.Fatal(err)

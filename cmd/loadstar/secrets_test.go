@@ -162,7 +162,7 @@ func TestSecretsStayInside(t *testing.T) {
 		}
 		io.WriteString(c, raw)
 		c.CloseWrite()
-		c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		c.SetReadDeadline(time.Now().Add(patience))
 		text, _ := io.ReadAll(c)
 		c.Close()
 		out["answer to "+raw[:min(len(raw), 30)]] = string(text)

@@ -99,7 +99,7 @@ func TestRestartsUnderLoad(t *testing.T) {
 			defer func() { ended <- struct{}{} }()
 			tr := &http.Transport{DisableKeepAlives: i%3 == 0, MaxIdleConnsPerHost: 1}
 			defer tr.CloseIdleConnections()
-			client := &http.Client{Transport: tr, Timeout: 20 * time.Second}
+			client := &http.Client{Transport: tr, Timeout: 2 * patience}
 			target := "http://" + addr + "/v1/chat/completions"
 			if i%2 == 0 {
 				target = "http://" + addr + "/v1/completions"
@@ -156,7 +156,7 @@ func TestRestartsUnderLoad(t *testing.T) {
 func waitLoads(t *testing.T, addr, what string, holds func(load, foreign int) bool) {
 	t.Helper()
 	load, foreign := 0, 0
-	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		resp, err := http.Get("http://" + addr + "/workers")
 		if err != nil {
 			t.Fatal(err)
@@ -250,6 +250,9 @@ func spawn(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
+// takesOver is what a process logs that has the sockets and waits for its worker.
+const takesOver = "taking over"
+
 // TestTakeoverThatFails: a process that has no healthy worker in time ends, one that
 // is killed just ends, and the one before serves on and hands over to the next.
 func TestTakeoverThatFails(t *testing.T) {
@@ -269,8 +272,7 @@ func TestTakeoverThatFails(t *testing.T) {
 	}
 	serves()
 	sick[len(sick)-1] = "600"
-	killed := spawn(t, sick...)
-	time.Sleep(200 * time.Millisecond)
+	killed, _ := start(t, takesOver, sick...)
 	killed.Process.Kill()
 	killed.Wait()
 	serves()
@@ -293,8 +295,7 @@ func TestSignalDuringTakeover(t *testing.T) {
 	url, path := busyWorker(t, &running), door(t)
 	first, addr := routerAt(t, path, []string{url})
 	waitReady(t, addr)
-	next := spawn(t, "--port", "0", "--prometheus-port", "0", "--takeover", path, "--worker-urls", "http://127.0.0.1:1")
-	time.Sleep(300 * time.Millisecond) // it has the sockets and waits for its worker
+	next, _ := start(t, takesOver, "--port", "0", "--prometheus-port", "0", "--takeover", path, "--worker-urls", "http://127.0.0.1:1")
 	first.Process.Signal(syscall.SIGTERM)
 	if code := exitOf(t, first); code != 0 {
 		t.Errorf("exit code %d of the process before, want 0", code)

@@ -29,8 +29,8 @@ var hostile = []struct {
 }
 
 // TestLinear reads and edits hostile texts: twice as much takes about twice the
-// time, not four times. The slack is for busy machines; what is square takes far
-// longer than it. The race detector has nothing to find here.
+// time, not four times. The slack and the further tries are for busy machines; what
+// is square takes far longer. The race detector has nothing to find here.
 func TestLinear(t *testing.T) {
 	edits := []Edit{{Name: "a", Value: []byte("1")}, {Op: Delete, Name: "b"}}
 	for _, tt := range hostile {
@@ -46,9 +46,14 @@ func TestLinear(t *testing.T) {
 				return time.Since(begin)
 			}
 			const n = 1 << 20
-			once, twice := cost(n), cost(2*n)
-			if twice > 3*once+2*time.Second {
-				t.Errorf("%d bytes take %v, twice as many %v", n, once, twice)
+			for try := 1; ; try++ {
+				once, twice := cost(n), cost(2*n)
+				if twice <= 3*once+2*time.Second {
+					break
+				}
+				if try == 3 {
+					t.Fatalf("%d bytes take %v, twice as many %v", n, once, twice)
+				}
 			}
 		})
 	}

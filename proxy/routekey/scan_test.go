@@ -239,8 +239,8 @@ func TestHugeBodies(t *testing.T) {
 			if ok := s.Scan([]byte(tt.body)); ok != strings.HasSuffix(tt.body, "}") {
 				t.Errorf("Scan says %v", ok)
 			}
-			if d := time.Since(start); d > 5*time.Second {
-				t.Errorf("took %v, want less than 5s", d)
+			if d := time.Since(start); d > 20*time.Second {
+				t.Errorf("took %v, want less than 20 s", d)
 			}
 			if got, want := len(s.Key.Blocks), DefaultLimit/blockSize; got > want {
 				t.Errorf("%d blocks, want at most %d", got, want)

@@ -383,7 +383,7 @@ func start(a *apiServer, all ...Options) *rig {
 }
 
 // patience is how long a test waits for what is due at once.
-const patience = 10 * time.Second
+const patience = 20 * time.Second
 
 // wait waits until cond holds.
 func (r *rig) wait(what string, cond func() bool) {

