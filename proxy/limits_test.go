@@ -266,14 +266,15 @@ func TestTimeouts(t *testing.T) {
 // TestLongStreamIsNotCut: the limits are on silence, not on the whole.
 func TestLongStreamIsNotCut(t *testing.T) {
 	t.Parallel()
-	w := proxytest.NewWorker(t, proxytest.SSE(80, 60*time.Millisecond))
+	const limit = 4 * time.Second
+	w := proxytest.NewWorker(t, proxytest.SSE(100, limit/80))
 	o := testOptions("round_robin")
-	o.Timeouts.FirstByte, o.Timeouts.Idle = brief, brief
-	o.Timeouts.ClientWrite, o.Timeouts.ClientHeader = brief, brief
+	o.Timeouts.FirstByte, o.Timeouts.Idle = limit, limit
+	o.Timeouts.ClientWrite, o.Timeouts.ClientHeader = limit, limit
 	r := startRouter(t, o, w)
 	got := r.call("POST", "/v1/chat/completions", chat("hi", true))
 	if !got.Clean || !strings.HasSuffix(string(got.Body), "data: [DONE]\n\n") {
-		t.Errorf("a stream of 4.8 s under limits of %v: %q", brief, got.Body)
+		t.Errorf("a stream of 5 s under limits of %v: %q", limit, got.Body)
 	}
 }
 

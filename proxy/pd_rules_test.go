@@ -360,8 +360,8 @@ func TestPairClientLeftBetweenThePhases(t *testing.T) {
 		c := f.post(chat(theCase, stream))
 		f.waitSeen(1, 0)
 		before := f.metric(seen)
-		time.Sleep(10 * armAfter) // from a moment on the client is watched
-		f.logs.mu.Lock()          // what is logged waits, and who logs: the decode worker's choice is logged
+		time.Sleep(brief) // from a moment on the client is watched
+		f.logs.mu.Lock()  // what is logged waits, and who logs: the decode worker's choice is logged
 		unlock := sync.OnceFunc(f.logs.mu.Unlock)
 		defer unlock()
 		release(f.prefill...)
