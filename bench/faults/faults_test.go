@@ -43,7 +43,7 @@ func TestScenarios(t *testing.T) {
 		{
 			"overload",
 			overload{
-				workers: 2, slots: 2, spare: 1, calibrate: 200 * ms, warmUp: 100 * ms, lasts: 600 * ms, prompt: 64,
+				workers: 2, slots: 2, spare: 1, calibrate: 2500 * ms, warmUp: 100 * ms, lasts: 600 * ms, prompt: 64,
 				queues: []queue{longQueue}, rivalries: fullOverload.rivalries[:1],
 			},
 			"2×, queue of 0.5 s", "ended: ok",
@@ -51,7 +51,7 @@ func TestScenarios(t *testing.T) {
 		{
 			"freeze",
 			freeze{
-				workers: 2, rate: 60, before: 200 * ms, frozen: 1200 * ms, after: 600 * ms, wedged: 200 * ms,
+				workers: 2, rate: 60, before: 200 * ms, frozen: 3500 * ms, after: 600 * ms, wedged: 200 * ms,
 				firstByte: 500 * ms, idle: 500 * ms, trial: 200 * ms, slowStart: 200 * ms,
 			},
 			"finding", "found wedged after",
@@ -63,13 +63,13 @@ func TestScenarios(t *testing.T) {
 		},
 		{
 			"soak",
-			soak{workers: 2, rate: 60, lasts: 1200 * ms, every: 100 * ms, settle: 5 * time.Second, prompt: 256, tree: 1 << 20},
+			soak{workers: 2, rate: 60, lasts: 1200 * ms, every: 100 * ms, settle: 20 * time.Second, prompt: 256, tree: 1 << 20},
 			"workers", "completed",
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
 			r, err := runOne(ctx, tt.scenario, binary, dir)
 			if err != nil {
