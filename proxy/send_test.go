@@ -109,7 +109,7 @@ func TestSlowReaderIsNotAnswered(t *testing.T) {
 	if err := c.Post("/v1/x", body, jsonType); err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.ReadResponse(patience)
+	got, err := c.ReadResponse(farOff) // which is long
 	if err != nil {
 		t.Fatal(err)
 	}
