@@ -85,7 +85,7 @@ func TestMalformedRequests(t *testing.T) {
 	w := proxytest.NewWorker(t, either)
 	r := startRouter(t, testOptions("round_robin"), w)
 	bystander := r.post(chat("hi", true))
-	r.waitLoad(w, 1)
+	w.WaitInFlight(1, patience)
 	head := "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
 	for _, tc := range []struct {
 		name, raw string

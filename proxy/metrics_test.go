@@ -63,6 +63,7 @@ func TestMetricsTellTheTruth(t *testing.T) {
 	if m["loadstar_leases_acquired_total"]-m["loadstar_leases_released_total"] != m[load] {
 		t.Errorf("acquired %v less released %v isn't the load %v", m["loadstar_leases_acquired_total"], m["loadstar_leases_released_total"], m[load])
 	}
+	w.WaitInFlight(2, patience)
 	open[1].CloseFIN()
 	r.waitLoad(w, 1)
 	w.Release()
@@ -276,7 +277,7 @@ func TestPanicIsOneRequests(t *testing.T) {
 	r := startRouter(t, testOptions("round_robin"), w)
 	r.logs.expectPanic = true
 	bystander := r.post(chat("hi", true))
-	r.waitLoad(w, 1)
+	w.WaitInFlight(1, patience)
 	r.routes["/panic"] = &route{class: pathStatus, get: func(*exchange) { panic("for the test") }}
 	wantProblem(t, r.call("GET", "/panic", ""), 500, "internal_error")
 	if got := r.scrape()["loadstar_panics_total"]; got != 1 {

@@ -120,6 +120,7 @@ func TestStatusEvents(t *testing.T) {
 	if d := f.Decisions[0]; d.ID != long[:shownID] || d.Worker != w.URL() || d.Reason == "" || d.Blocks == 0 || d.Candidates != 1 || d.Path != chatPath {
 		t.Errorf("decision %+v, want that of the request, its id cut at %d", d, shownID)
 	}
+	w.WaitInFlight(1, patience)
 	w.Release()
 	if _, err := c.ReadResponse(patience); err != nil {
 		t.Fatal(err)
