@@ -1,7 +1,9 @@
 package proxytest
 
 import (
+	"errors"
 	"net"
+	"syscall"
 	"testing"
 )
 
@@ -55,5 +57,21 @@ func TestForget(t *testing.T) {
 	}
 	if n := w.Requests(); n != 2 {
 		t.Errorf("%d requests are counted, want 2", n)
+	}
+}
+
+// TestWorkersKeepTheirPorts: nobody else gets the port of a worker that is gone, before
+// the test ends.
+func TestWorkersKeepTheirPorts(t *testing.T) {
+	w := NewWorker(t, JSON(200, "{}"))
+	w.Kill()
+	at, err := net.ResolveTCPAddr("tcp4", w.Addr())
+	must(t, err)
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	must(t, err)
+	defer syscall.Close(fd)
+	// As the kernel does for who asks for any port.
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: at.Port, Addr: [4]byte{127, 0, 0, 1}}); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("another socket at the port: %v, want %v", err, syscall.EADDRINUSE)
 	}
 }
