@@ -25,7 +25,7 @@ func serveNames(t *testing.T, at chan netip.Addr) {
 	}
 	was := net.DefaultResolver
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
+		d := net.Dialer{Resolver: was} // or it reads what the test's end sets: a question may outlive who asked
 		return d.DialContext(ctx, "udp", conn.LocalAddr().String())
 	}}
 	over := make(chan struct{})
@@ -121,16 +121,15 @@ func (someAddresses) LookupSRV(context.Context, string, string, string) (string,
 // used where it went, and costs no request where it was, though it is gone there before
 // the name says so.
 func TestCaseB118NameOfManyWorkers(t *testing.T) {
-	var port string
+	_, port, err := net.SplitHostPort(proxytest.Reserve(t))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var workers []*proxytest.Worker
 	var addrs []netip.Addr
 	for i := range 3 {
 		at := netip.AddrFrom4([4]byte{127, 0, 0, byte(1 + i)})
-		if port == "" {
-			port = "0"
-		}
 		w := proxytest.NewWorkerAt(t, net.JoinHostPort(at.String(), port), proxytest.JSON(200, fmt.Sprint(i)))
-		_, port, _ = net.SplitHostPort(w.Addr())
 		workers, addrs = append(workers, w), append(addrs, at)
 	}
 	r := startRouter(t, testOptions("round_robin"))
