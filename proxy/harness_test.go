@@ -17,7 +17,7 @@ import (
 
 // patience is how long a test waits for an event that is due at once. A busy machine
 // may keep it waiting for seconds; only a failure takes so long.
-const patience = 20 * time.Second
+const patience = 30 * time.Second
 
 // farOff is a limit that no test reaches, and so long that whoever waits with patience
 // misses what only this limit brings about.
