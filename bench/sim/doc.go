@@ -19,9 +19,9 @@
 // yet prefilled, each lease's share being what the worker was thought to lack, given
 // back with the first token. At its end an answer tells what was cached, of which the
 // router's actors/learn learns what workers keep; it knows how fast they are.
-// What a busy worker can't begin yet is kept in the router as there (--backlog-tokens;
-// not in Reference). Nothing else is there: no other router's load, no limits, no failures, no
-// retries, and a choice takes no time.
+// What a busy worker can't begin yet is kept in the router as there, but not in
+// Reference. Nothing else is there: no other router's load, no limits, no failures,
+// no retries, and a choice takes no time.
 //
 // Ties go by the prompt's first 16 blocks, as in the router, and by the workers'
 // URLs, which differ between seeds.
