@@ -29,6 +29,9 @@ func newLog(events chan<- Event, o *Options) *log {
 			pairs = append(pairs, secret, "…")
 		}
 	}
+	if o.User != "" {
+		pairs = append(pairs, "user:"+o.User, "user:…")
+	}
 	return &log{events: events, fatal: make(chan error, 1), hide: strings.NewReplacer(pairs...)}
 }
 

@@ -12,9 +12,9 @@ import (
 
 // Bounds of the server.
 const (
-	maxConnections = 128 // of routers, of whom 64 are heard
-	maxSubs        = 64  // of one connection
-	maxPending     = 16 << 20
+	maxConnections = 128     // of routers, of whom 64 are heard
+	maxSubs        = 64      // of one connection
+	maxPending     = 4 << 20 // of what waits for one connection: half a gigabyte for all
 	writeDeadline  = 2 * time.Second
 	pingEvery      = 10 * time.Second // twice without an answer, and a connection is lost
 	reportEvery    = 3600             // attempts at a route, after the first one

@@ -339,6 +339,10 @@ func TestRoutesRefused(t *testing.T) {
 			t.Errorf("%s lets a client in", url)
 		}
 	}
+	eventually(t, "a word of the client at the servers' address", func() bool { return strings.Contains(told.text(), "attempted to connect to route port") })
+	if strings.Contains(told.text(), "user:router") {
+		t.Errorf("a user is told: %s", told.text())
+	}
 }
 
 // An address that is in use is an error at once, or is waited for.
@@ -469,6 +473,38 @@ func TestBounds(t *testing.T) {
 	if c, err := natsio.Connect(net.JoinHostPort(at.Host, fmt.Sprint(at.Port)), natsio.NoReconnect()); err == nil {
 		c.Close()
 		t.Error("one more than the limit is let in")
+	}
+}
+
+// Whoever takes nothing is cut off by what waits for it, before that is much.
+func TestWhatWaits(t *testing.T) {
+	const size, most = 64 << 10, 12 << 20 // of a message; of all, with what the system's buffers take
+	s, at, told := opened(t, Options{Token: secret})
+	conn, err := net.Dial("tcp", net.JoinHostPort(at.Host, fmt.Sprint(at.Port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(conn, "CONNECT {\"auth_token\":%q,\"verbose\":false}\r\nSUB g.figures 1\r\n", secret); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the subscription", func() bool { return s.nats.NumSubscriptions() == 1 })
+	from, err := natsio.Connect(fmt.Sprintf("nats://%s@%s", secret, net.JoinHostPort(at.Host, fmt.Sprint(at.Port))), natsio.NoReconnect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	for n := 0; n < most; n += size {
+		if err := from.Publish("g.figures", make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "a word of it", func() bool { return strings.Contains(told.text(), "Slow Consumer") })
+	if !strings.Contains(told.text(), "MaxPending") {
+		t.Errorf("it ended for another reason: %s", told.text())
 	}
 }
 
