@@ -125,7 +125,7 @@ func (s *state) refusal(r *Request, role Role) error {
 		return ErrStopped
 	case role >= numRoles:
 		return ErrNoWorker
-	case r.Retry && !s.budget.allows(r.Now):
+	case r.Retry && !r.charged && !s.budget.allows(r.Now):
 		return ErrRetryBudget
 	default:
 		return nil

@@ -27,6 +27,10 @@ import (
 // that finds the next one. Beyond it each that comes sends another one on.
 const maxParked = 1 << 13
 
+// fewStarts is how many parked requests of a worker are looked for one by one. For
+// more at a time they are sorted: many short ones would take a look at all for each.
+const fewStarts = 8
+
 // place grants a lease at the chosen worker, and parks it where that has enough to do.
 func (s *state) place(c choice, role Role, p Phase, k work, r *Request) grant {
 	if !s.parks[role] || !k.tells || r.Own || !s.isBusy(c.worker) {
@@ -187,6 +191,7 @@ func (s *state) sendOn() {
 				s.eased = append(s.eased, WorkerID(i))
 			}
 		}
+		s.rematch()
 	}
 	for len(s.eased) > 0 {
 		last := len(s.eased) - 1
@@ -200,8 +205,34 @@ func (s *state) sendOn() {
 			}
 			continue
 		}
-		for len(w.line) > 0 && !s.isFed(w) {
-			s.start(s.nextParked(w))
+		s.feed(w)
+	}
+}
+
+// feed starts what is parked at a worker until that has enough to do.
+func (s *state) feed(w *worker) {
+	hungry := func() bool { return len(w.line) > 0 && !s.isFed(w) }
+	for n := 0; n < fewStarts && hungry(); n++ {
+		s.start(s.nextParked(w))
+	}
+	if !hungry() {
+		return
+	}
+	all := slices.Clone(w.line)
+	slices.SortFunc(all, func(a, b *waiter) int {
+		return cmp.Or(cmp.Compare(s.urgency(b), s.urgency(a)), cmp.Compare(a.seq, b.seq))
+	})
+	for i := 0; hungry(); i++ {
+		s.start(all[i])
+	}
+}
+
+// rematch finds another pair for what is parked with a place at a decode worker that
+// is taken out: it would be sent to one that nobody is sent to.
+func (s *state) rematch() {
+	for _, x := range s.room.queue.slots {
+		if x.second.gen != 0 && s.workers[s.slots[x.second.slot].worker].isLost() {
+			s.moveOn(x)
 		}
 	}
 }

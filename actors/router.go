@@ -149,9 +149,9 @@ func (r *Router) AcquirePairFor(q *Request, c Client) (prefill, decode Lease, er
 }
 
 // insert lets the tree learn that the worker of a lease will have seen the prompt. It
-// knows that of one that was parked and not moved.
+// may know that of one that was parked and not moved.
 func (r *Router) insert(q *Request, l *Lease) {
-	if q.placed.ticket == l.ticket {
+	if q.learnt == l.ticket {
 		return
 	}
 	r.tree.insert(treeInsert, q.Key, l.Worker, q.Model, l.ticket, cap(r.tree.inbox))
