@@ -54,7 +54,7 @@ func (s *state) enlist(spec Spec) WorkerID {
 	s.epochs++ // never that of another worker that had this number
 	w.epoch = s.epochs
 	w.health, w.breaker = health{reason: "not checked yet"}, breaker{}
-	w.ramp, w.life, w.speed, w.said = ramp{}, life{}, speed{}, said{}
+	w.ramp, w.life, w.speed, w.lone, w.said = ramp{}, life{}, speed{}, 0, said{}
 	s.byURL[spec.URL] = id
 	s.weigh(spec.URL)
 	if others := s.byBase[spec.Base]; len(others) > 0 {

@@ -212,14 +212,14 @@ type Request struct {
 	pass       ticket // of an admission that was granted
 	retryAfter int
 	waited     int64
-	left       bool   // the client left meanwhile; the handler's
-	placed     grant  // what was granted when it was parked at once; for the handler to look at while it waits
-	learnt     ticket // of placed, if the tree has been told of it; the handler's
-	charged    bool   // scratch of the loop
-	parked     bool   // likewise: what was granted is parked
-	starts     Phase  // likewise: and this is what it starts with
-	also       also   // scratch of the loop
-	strict     bool   // likewise: those that failed are not taken, whoever is left
+	left       bool  // the client left meanwhile; the handler's
+	placed     grant // what was granted when it was parked at once; for the handler to look at while it waits
+	learnt     bool  // the tree has been told of placed; the handler's
+	charged    bool  // scratch of the loop
+	parked     bool  // likewise: what was granted is parked
+	starts     Phase // likewise: and this is what it starts with
+	also       also  // scratch of the loop
+	strict     bool  // likewise: those that failed are not taken, whoever is left
 
 	served Role // in which the worker serves the request
 }
@@ -253,5 +253,5 @@ func (q *Request) ready() {
 	}
 	q.grant.err = ErrStopped
 	q.queued, q.left, q.pass, q.retryAfter, q.waited = false, false, ticket{}, 0, 0
-	q.second.ticket, q.placed.ticket, q.learnt, q.charged, q.parked = ticket{}, ticket{}, ticket{}, false, false
+	q.second.ticket, q.placed.ticket, q.learnt, q.charged, q.parked = ticket{}, ticket{}, false, false, false
 }

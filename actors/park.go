@@ -56,9 +56,15 @@ func (s *state) isBusy(id WorkerID) bool {
 	return true
 }
 
-// isFed reports whether a worker has been sent as much as it should have at a time.
+// isFed reports whether a worker has been sent as much as it should have at a time: so
+// much for each prompt that it works on at once.
 func (s *state) isFed(w *worker) bool {
-	return w.sent >= s.opts.Backlog.Blocks && w.unheard >= s.opts.Backlog.Requests
+	b := &s.opts.Backlog
+	if w.sent < b.Blocks || w.unheard < b.Requests {
+		return false
+	}
+	wide := w.width()
+	return float64(w.sent) >= float64(b.Blocks)*wide && float64(w.unheard) >= float64(b.Requests)*wide
 }
 
 // park has a request wait until its lease, which was granted parked, starts. It may
@@ -135,7 +141,7 @@ func (s *state) urgency(x *waiter) float64 {
 // send counts the share of a slot as sent.
 func (s *state) send(w *worker, n uint32) {
 	sl := &s.slots[n]
-	sl.sent = true
+	sl.sent, sl.lone = true, w.pending-w.parked == sl.pending
 	w.sent += sl.pending
 	w.unheard++
 	s.append(&w.silent, n)
@@ -201,7 +207,9 @@ func (s *state) sendOn() {
 			all := slices.Clone(w.line)
 			slices.SortFunc(all, func(a, b *waiter) int { return cmp.Compare(a.seq, b.seq) })
 			for _, x := range all {
-				s.moveOn(x)
+				if x.request != nil { // else it was sent on for one before it
+					s.moveOn(x)
+				}
 			}
 			continue
 		}

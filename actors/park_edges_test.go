@@ -163,3 +163,23 @@ func TestManyStartInOrder(t *testing.T) {
 		checkParked(t, r)
 	})
 }
+
+// One that is sent on for another while the line of a lost worker is moved is left
+// alone then.
+func TestParkedSentOnWhileMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := parking(t, "least_work", 1, func(o *Options) { o.Breaker.Timeout = 0 }) // half open at once, so it is chosen again
+		first := r.call(prompt(r, 20))
+		all := []*call{r.call(prompt(r, 8)), r.call(prompt(r, 9)), r.call(prompt(r, 10))}
+		onLoop(t, r, func(s *state) {
+			s.room.queue.parked += maxParked // so one that comes sends another one on
+			s.moveBreaker(&s.workers[0], BreakerOpen)
+		})
+		onLoop(t, r, func(s *state) { s.room.queue.parked -= maxParked })
+		workOff(r, first)
+		for _, x := range all {
+			workOff(r, x)
+		}
+		checkParked(t, r)
+	})
+}

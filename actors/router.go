@@ -151,7 +151,7 @@ func (r *Router) AcquirePairFor(q *Request, c Client) (prefill, decode Lease, er
 // insert lets the tree learn that the worker of a lease will have seen the prompt. It
 // may know that of one that was parked and not moved.
 func (r *Router) insert(q *Request, l *Lease) {
-	if q.learnt == l.ticket {
+	if q.learnt && q.placed.ticket == l.ticket {
 		return
 	}
 	r.tree.insert(treeInsert, q.Key, l.Worker, q.Model, l.ticket, cap(r.tree.inbox))

@@ -115,6 +115,7 @@ type worker struct {
 	line     []*waiter      // of the parked leases, in no order
 	held     int            // blocks of prompt of the leases that decode, or are reserved to
 	speed    speed
+	lone     lone  // how fast it is with one prompt; see width
 	dues     row   // that end by themselves
 	silent   row   // sent ones, until a first byte tells of them
 	unheard  int   // how many those are
@@ -153,6 +154,7 @@ type slot struct {
 	prevShare, nextShare uint32 // in its worker's dues or silent
 
 	sent bool // counts in its worker's sent, and is in silent
+	lone bool // the worker had nothing else to prefill when it was sent
 
 	unjudged bool // the breaker learns of its end later; set before it ends, and until it is judged
 }
@@ -346,6 +348,9 @@ func (s *state) firstByte(t ticket, now int64) {
 		w := &s.workers[sl.worker]
 		if sl.tells && sl.pending > 0 && now > 0 && sl.epoch == w.epoch {
 			w.speed.firstByte(sl.pending, sl.since, now)
+			if sl.lone {
+				w.lone.firstByte(sl.pending, sl.since, now)
+			}
 		}
 		if sl.sent {
 			s.overtake(w, sl)

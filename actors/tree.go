@@ -150,9 +150,7 @@ func (t *Tree) wait(q *Request, c Client) grant {
 	<-q.reply
 	if l := &q.placed; q.queued && l.ticket.gen != 0 {
 		// Others with this prompt should follow it, not meet it there by chance.
-		if t.insert(treeInsert, q.Key, l.worker, q.Model, l.ticket, cap(t.inbox)) {
-			q.learnt = l.ticket
-		}
+		q.learnt = t.insert(treeInsert, q.Key, l.worker, q.Model, l.ticket, cap(t.inbox))
 	}
 	t.registry.await(q, c)
 	return q.grant
