@@ -168,14 +168,15 @@ var wantWrites = map[string]int{
 	"dismiss: pass.gen ++":       1,
 	"dismiss: pass.live =":       1,
 
-	"push: queue.size ++":         1,
-	"push: queue.waiting ++":      1,
-	"push: queue.readmit ++":      1,
+	"stand: queue.size ++":        1,
+	"stand: queue.waiting ++":     1,
+	"stand: queue.readmit ++":     1,
 	"turn: ticket{gen slot}":      1,
 	"leaveLane: queue.size --":    1,
 	"leaveLane: queue.waiting --": 1,
 	"leaveLane: queue.readmit --": 1,
 	"setAside: queue.parked ++":   1,
+	"setBack: queue.parked --":    1,
 	"remove: queue.parked --":     1,
 
 	"newRoom: room{}":  1,

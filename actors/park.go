@@ -32,8 +32,9 @@ const maxParked = 1 << 13
 const fewStarts = 8
 
 // place grants a lease at the chosen worker, and parks it where that has enough to do.
+// Whom another worker has failed has waited, may have half its answer, and isn't parked.
 func (s *state) place(c choice, role Role, p Phase, k work, r *Request) grant {
-	if !s.parks[role] || !k.tells || r.Own || !s.isBusy(c.worker) {
+	if !s.parks[role] || !k.tells || r.Own || len(r.Exclude) > 0 || !s.isBusy(c.worker) {
 		return s.lend(c, p, k, r.Now)
 	}
 	r.parked, r.starts = true, p
@@ -270,12 +271,35 @@ func (s *state) moveOn(x *waiter) {
 		return
 	}
 	if errors.Is(r.grant.err, errFull) {
+		if s.lineBack(x) {
+			return
+		}
 		r.grant.err = ErrQueueFull
 	}
 	if r.grant.err != nil {
 		s.turnAway(r, r.grant.err)
 	}
 	s.call(x)
+}
+
+// lineBack has a parked request wait for room, as one that comes does. It reports false
+// if no place is left.
+func (s *state) lineBack(x *waiter) bool {
+	var none ticket
+	m, r := &s.room, x.request
+	if m.queue.size >= m.queue.limit {
+		return false
+	}
+	r.grant, r.second = grant{}, grant{}
+	x.lease, x.second = none, none
+	x.need = s.needOf(r, x.pair)
+	x.until = m.clock + int64(m.opts.QueueTimeout)
+	if r.Deadline != 0 {
+		x.until = min(x.until, r.Deadline)
+	}
+	m.waits++
+	m.queue.setBack(x, m.clock)
+	return true
 }
 
 // yield gives the leases of a parked request back.

@@ -183,3 +183,33 @@ func TestParkedSentOnWhileMoved(t *testing.T) {
 		checkParked(t, r)
 	})
 }
+
+// What was parked at a worker that goes waits for room where the others have none, and
+// is admitted once.
+func TestParkedMovesToTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := parking(t, "least_work", 1, func(o *Options) {
+			o.Room = RoomOptions{MaxLive: 9, MaxPerWorker: 3, QueueSize: 1, QueueTimeout: time.Minute, Now: o.Room.Now}
+		})
+		first := r.call(prompt(r, 20))
+		all := []*call{r.call(prompt(r, 8)), r.call(prompt(r, 9))}
+		join(t, r, spec(base(1)))
+		full := []*call{r.call(prompt(r, 1)), r.call(prompt(r, 1)), r.call(prompt(r, 1))}
+		remove(t, r, base(0))
+		wantAnswer(t, all[1], ErrQueueFull) // the queue has one place
+		if s := snap(t, r).Room; s.Waiting[0] != 1 || s.Parked != 0 || s.Admitted != 6 {
+			t.Errorf("%d wait for room, %d are parked, %d admitted, want 1, 0 and 6", s.Waiting[0], s.Parked, s.Admitted)
+		}
+		workOff(r, full...)
+		wantAnswer(t, all[0], nil)
+		if all[0].lease.URL != base(1) {
+			t.Errorf("sent to %s, want %s", all[0].lease.URL, base(1))
+		}
+		workOff(r, first, all[0])
+		all[1].q.Admission.Release(now(r))
+		if s := snap(t, r); s.Live != 0 || s.Refused != 0 || s.Room.Admitted != 0 {
+			t.Errorf("%d leases live, %d refused, %d admitted, want none", s.Live, s.Refused, s.Room.Admitted)
+		}
+		checkParked(t, r)
+	})
+}

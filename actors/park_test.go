@@ -226,6 +226,7 @@ func TestWhatIsParked(t *testing.T) {
 		{"under a policy that knows no pending work", "power_of_two", 10, nil, false},
 		{"an answer that tells no first byte", "least_work", 10, func(q *Request) { q.Stream = false }, false},
 		{"the router's own", "least_work", 10, func(q *Request) { q.Own = true }, false},
+		{"one that another worker has failed", "least_work", 10, func(q *Request) { q.Exclude = []WorkerID{7} }, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -84,14 +84,19 @@ func alike(a, b *waiter) bool {
 func (q *queue) push(r *Request, reply chan<- struct{}, n need, now, until int64) ticket {
 	w := q.enter(r, reply, n, now)
 	w.until = until
+	q.stand(w, now)
+	return w.turn()
+}
+
+// stand puts a waiter that is in no lane into one.
+func (q *queue) stand(w *waiter, now int64) {
 	q.size++
-	class := classOf(r)
+	class := classOf(w.request)
 	q.waiting[class]++
-	if n.admitted {
+	if w.admitted {
 		q.readmit++
 	}
-	q.line(w, class, q.tenants.join(r.Tenant), now)
-	return w.turn()
+	q.line(w, class, q.tenants.join(w.request.Tenant), now)
 }
 
 // turn names a wait.
@@ -186,6 +191,12 @@ func (q *queue) setAside(w *waiter) {
 		q.leaveLane(w)
 	}
 	q.parked++
+}
+
+// setBack ends that, in a lane.
+func (q *queue) setBack(w *waiter, now int64) {
+	q.parked--
+	q.stand(w, now)
 }
 
 func (q *queue) leaveLane(w *waiter) {

@@ -137,7 +137,7 @@ func (s *state) arrive(r *Request, reply chan<- struct{}, pair bool) {
 // attempt serves or refuses a request. It reports false, having granted nothing,
 // when the request has to wait.
 func (s *state) attempt(r *Request, pair bool) bool {
-	admitted := s.holds(r.Admission.ticket)
+	admitted := s.isAdmitted(r)
 	if !admitted && !s.admits() {
 		r.grant = grant{err: s.hopeless(r, pair)}
 		return r.grant.err != nil
@@ -155,6 +155,10 @@ func (s *state) attempt(r *Request, pair bool) bool {
 	}
 	return true
 }
+
+// isAdmitted reports whether a request has an admission: of an attempt before this one, or
+// because it was parked.
+func (s *state) isAdmitted(r *Request) bool { return s.holds(r.Admission.ticket) || s.holds(r.pass) }
 
 // hopeless says why a request would be refused though there were room.
 func (s *state) hopeless(r *Request, pair bool) error {
@@ -221,7 +225,7 @@ func (s *state) line(r *Request, reply chan<- struct{}, pair bool) {
 // needOf is what decides where a request can be served, as things stand.
 func (s *state) needOf(r *Request, pair bool) need {
 	n := need{
-		pair: pair, prefills: pair && prefills(r), admitted: s.holds(r.Admission.ticket),
+		pair: pair, prefills: pair && prefills(r), admitted: s.isAdmitted(r),
 	}
 	if sc, _ := s.scopeOf(r); sc.set != nil {
 		n.model = sc.number()
