@@ -79,7 +79,7 @@ func policyOptions(c *config) []*option {
 				}
 				return "8192"
 			},
-			usage: "with least_work or kv_aware, have streamed requests wait here, the short ones first, while their worker has N tokens of prompt, at four bytes, " +
+			usage: "with least_work or kv_aware, have streamed requests wait here, the short ones first, while their worker has two requests and N tokens of prompt, at four bytes, " +
 				"that it hasn't come to; not less than an engine computes in a step; 0 sends them at once",
 			one: readWhole(&p.BacklogTokens, 0, 1<<30),
 		},
