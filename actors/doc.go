@@ -50,9 +50,9 @@
 //
 // # Actors
 //
-// Registry owns workers, loads, health, breakers, the policies' state, limits and
-// the waiting room, and what is parked. While requests wait, a clock goroutine tells it the time. Tree
-// owns the prefix tree; what it says is a hint, and routing works without it.
+// Registry owns workers, loads, health, breakers, the policies' state, limits, the
+// waiting room and what is parked. While requests wait, a clock goroutine tells it the
+// time. Tree owns the prefix tree; what it says is a hint, and routing works without it.
 // Prober runs health checks and sends verdicts. Router is the front that
 // handlers use: it sends a request through the tree, if the policy reads
 // prefixes, and to the registry. Where an Exact is handed in, a request whose tokens

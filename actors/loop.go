@@ -128,12 +128,15 @@ func (r *Registry) await(q *Request, c Client) {
 // may have been granted meanwhile is given back.
 func (r *Registry) attend(q *Request, c Client) {
 	answered := false
+	leave := func() {
+		r.send(message{kind: kindLeave, ticket: q.turn})
+		<-q.reply
+	}
 	defer func() {
 		if answered {
 			return
 		}
-		r.send(message{kind: kindLeave, ticket: q.turn})
-		<-q.reply
+		leave()
 		if prefill, decode, err := r.pair(q.grant, q); err == nil {
 			prefill.Release(Aborted, q.Now)
 			decode.Release(Aborted, q.Now)
@@ -151,8 +154,7 @@ func (r *Registry) attend(q *Request, c Client) {
 	case <-q.reply:
 	case <-leaving:
 		q.left = true
-		r.send(message{kind: kindLeave, ticket: q.turn})
-		<-q.reply
+		leave()
 	}
 	answered = true
 }

@@ -238,6 +238,14 @@ type also struct {
 // want of room; 0 after any other.
 func (q *Request) RetryAfter() int { return q.retryAfter }
 
+// sooner is a time, or the deadline if there is one that comes first.
+func (q *Request) sooner(at int64) int64 {
+	if q.Deadline != 0 {
+		return min(at, q.Deadline)
+	}
+	return at
+}
+
 // Waited is how long the last call has waited for room.
 func (q *Request) Waited() time.Duration { return time.Duration(q.waited) }
 

@@ -41,7 +41,8 @@ func (s *state) place(c choice, role Role, p Phase, k work, r *Request) grant {
 	return s.lend(c, Parked, k, r.Now)
 }
 
-// isBusy reports whether a worker has so much to do that the next one is parked.
+// isBusy reports whether a worker has so much to do that the next one is parked. Where
+// that would be one too many, it sends another on.
 func (s *state) isBusy(id WorkerID) bool {
 	w := &s.workers[id]
 	if !s.isFed(w) {
@@ -83,10 +84,7 @@ func (s *state) park(x *waiter, r *Request, reply chan<- struct{}, pair bool) {
 	}
 	q.setAside(x)
 	s.room.parks++
-	x.until = s.room.clock + policy.LongestPark
-	if r.Deadline != 0 {
-		x.until = min(x.until, r.Deadline)
-	}
+	x.until = r.sooner(s.room.clock + policy.LongestPark)
 	s.lineUp(x)
 }
 
@@ -94,7 +92,7 @@ func (s *state) park(x *waiter, r *Request, reply chan<- struct{}, pair bool) {
 func (s *state) lineUp(x *waiter) {
 	var none ticket
 	r := x.request
-	x.lease, x.second, x.starts = r.grant.ticket, none, r.starts
+	x.lease, x.second = r.grant.ticket, none
 	switch {
 	case x.lease == none: // it stands in the place of a pair's second
 		x.lease = r.second.ticket
@@ -182,7 +180,7 @@ func (s *state) nudge() {
 func (s *state) start(x *waiter) {
 	s.stepOut(x)
 	s.workers[x.worker].stillAt = s.room.clock
-	s.advance(x.lease, Parked, x.starts)
+	s.advance(x.lease, Parked, x.request.starts)
 	sl := s.find(x.lease)
 	sl.since = s.room.clock
 	s.call(x)
@@ -249,7 +247,7 @@ func (s *state) rematch() {
 // startAll sends on all that is parked.
 func (s *state) startAll() {
 	for _, x := range s.room.queue.slots {
-		if x.request != nil && x.lane == nil {
+		if x.isParked() {
 			s.start(x)
 		}
 	}
@@ -293,10 +291,7 @@ func (s *state) lineBack(x *waiter) bool {
 	r.grant, r.second = grant{}, grant{}
 	x.lease, x.second = none, none
 	x.need = s.needOf(r, x.pair)
-	x.until = m.clock + int64(m.opts.QueueTimeout)
-	if r.Deadline != 0 {
-		x.until = min(x.until, r.Deadline)
-	}
+	x.until = r.sooner(m.clock + int64(m.opts.QueueTimeout))
 	m.waits++
 	m.queue.setBack(x, m.clock)
 	return true

@@ -92,13 +92,7 @@ func TestParkedRetryMovesOn(t *testing.T) {
 // What is parked is learnt by the tree though the request didn't come through it.
 func TestParkedPromptIsLearntLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := options("least_work")
-		began := time.Now()
-		o.Backlog, o.Room.Now = BacklogOptions{10, 1, time.Second}, func() int64 { return int64(time.Since(began)) }
-		r, err := NewRouter(RouterOptions{Options: o, TreeBytes: 1 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := parkingRouter(t)
 		defer r.Halt()
 		join(t, r, spec(base(0)))
 		ask := func(first uint64) (<-chan struct{}, *Lease) {

@@ -14,15 +14,30 @@ import (
 // time. Its clock is that of the test's bubble.
 func parking(t testing.TB, policyName string, n int, more func(o *Options)) *Registry {
 	t.Helper()
-	o := options(policyName)
-	began := time.Now()
-	o.Backlog, o.Room.Now = BacklogOptions{10, 1, time.Second}, func() int64 { return int64(time.Since(began)) }
+	o := parkingOptions(policyName)
 	if more != nil {
 		more(&o)
 	}
 	r := start(t, o)
 	for i := range n {
 		join(t, r, spec(base(i)))
+	}
+	return r
+}
+
+func parkingOptions(policyName string) Options {
+	o := options(policyName)
+	began := time.Now()
+	o.Backlog, o.Room.Now = BacklogOptions{10, 1, time.Second}, func() int64 { return int64(time.Since(began)) }
+	return o
+}
+
+// parkingRouter is a router with such a registry, under least_work, and no worker.
+func parkingRouter(t testing.TB) *Router {
+	t.Helper()
+	r, err := NewRouter(RouterOptions{Options: parkingOptions("least_work"), TreeBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return r
 }
@@ -629,13 +644,7 @@ func checkParked(t *testing.T, r *Registry) {
 // Requests with a prompt that is parked follow it.
 func TestParkedPromptIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := options("least_work")
-		began := time.Now()
-		o.Backlog, o.Room.Now = BacklogOptions{10, 1, time.Second}, func() int64 { return int64(time.Since(began)) }
-		r, err := NewRouter(RouterOptions{Options: o, TreeBytes: 1 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := parkingRouter(t)
 		defer r.Halt()
 		join(t, r, spec(base(0)), spec(base(1)))
 		ask := func(first uint64) (*Request, <-chan struct{}, *Lease) {

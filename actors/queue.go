@@ -50,7 +50,6 @@ type waiter struct {
 	lease, second ticket // that are parked, and reserved with it
 	worker        WorkerID
 	at            int // its place in the worker's line
-	starts        Phase
 }
 
 // need is what decides where a request can be served, and so whether it can.
@@ -98,6 +97,9 @@ func (q *queue) stand(w *waiter, now int64) {
 	}
 	q.line(w, class, q.tenants.join(w.request.Tenant), now)
 }
+
+// isParked reports whether it is a request that waits for its parked lease.
+func (w *waiter) isParked() bool { return w.request != nil && w.lane == nil }
 
 // turn names a wait.
 func (w *waiter) turn() ticket { return ticket{gen: w.gen, slot: w.slot} }

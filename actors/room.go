@@ -196,10 +196,7 @@ func prefills(r *Request) bool { return len(r.Key) >= r.Short }
 // of another one, which is refused.
 func (s *state) line(r *Request, reply chan<- struct{}, pair bool) {
 	m := &s.room
-	until := r.Now + int64(m.opts.QueueTimeout)
-	if r.Deadline != 0 {
-		until = min(until, r.Deadline)
-	}
+	until := r.sooner(r.Now + int64(m.opts.QueueTimeout))
 	wait, known := s.estimate(r)
 	full := m.queue.size >= m.queue.limit
 	var out *waiter
@@ -320,11 +317,10 @@ func (s *state) call(w *waiter) {
 }
 
 func (s *state) expire(w *waiter) {
-	late := w.until == w.request.Deadline
 	switch {
-	case late:
+	case w.until == w.request.Deadline:
 		s.sendAway(w, ErrDeadline, Aborted)
-	case w.lane == nil:
+	case w.isParked():
 		s.start(w)
 	default:
 		s.sendAway(w, ErrQueueTimeout, Aborted)
@@ -334,7 +330,7 @@ func (s *state) expire(w *waiter) {
 // sendAway ends a wait with an error, and the parked leases with a cause if there
 // are.
 func (s *state) sendAway(w *waiter, err error, c Cause) {
-	if w.lane == nil {
+	if w.isParked() {
 		s.yield(w, c)
 	}
 	s.turnAway(w.request, err)

@@ -34,7 +34,7 @@ func simCommand() *cli.Command {
 			&cli.IntFlag{Name: "view-blocks", Usage: "instead of a tree, let the router remember as many blocks of each worker", DefaultText: "none, of " + reference + " twice the cache"},
 			&cli.BoolFlag{Name: "no-usage", Usage: "answers don't tell what was cached, so the router doesn't learn what workers keep"},
 			&cli.StringFlag{Name: "give-back", Usage: "when pending work ends: with the `first` token, with the head of an answer that comes at once, with its end", Value: sim.AtFirst},
-			&cli.IntFlag{Name: "backlog-tokens", Usage: "least_work and kv_aware send a worker no more while it has as many tokens that it hasn't come to; 0 for no bound", Value: 8192, DefaultText: "8192, of " + reference + " no bound"},
+			&cli.IntFlag{Name: "backlog-tokens", Usage: "least_work and kv_aware send a worker no more while it has as many tokens that it hasn't come to; 0 for no bound", Value: sim.RouterBacklog, DefaultText: fmt.Sprintf("%d, of %s no bound", sim.RouterBacklog, reference)},
 			&cli.StringFlag{Name: "json", Usage: "write the result to this `FILE` as JSON; - for the standard output, instead of the table"},
 		),
 		Action: runSim,

@@ -13,7 +13,8 @@
 // message with the highest number counts, and a worker that it doesn't name has
 // nothing. So each message stands for itself, whatever became of those before it:
 // lost, late, repeated or in another order. Shards that have changed are told every
-// 5 ms, every 20 ms while nothing runs, and all of them every 200 ms. What others tell counts within 5 ms.
+// 5 ms, every 20 ms while nothing runs, and all of them every 200 ms. What others tell
+// counts within 5 ms.
 //
 // What was said of a shard counts for 900 ms, and a router that is silent for as long
 // is dropped with all that it has said. Messages of an earlier incarnation of a router

@@ -7,6 +7,10 @@ const (
 	// LongestPark is how long one waits at most. It is sent then, whatever is before it.
 	LongestPark int64 = 30e9
 
+	// BacklogTokens is how many tokens of prompt a worker should have before others wait,
+	// where nothing else is said: as many as an engine computes in a step.
+	BacklogTokens = 8192
+
 	// LeastSent is how many requests a worker is sent in any case that it hasn't begun to
 	// answer: one to work on, and one for when that is done.
 	LeastSent = 2

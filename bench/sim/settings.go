@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"loadstar/actors/policy"
 	"loadstar/bench/workload"
 )
 
@@ -34,7 +35,8 @@ const (
 	routerTree = 32 << 20 // the router's default for its tree
 	maxWorkers = 1024
 
-	blockTokens = 16 // of a synthetic workload
+	// RouterBacklog is the router's default for Settings.Backlog.
+	RouterBacklog = policy.BacklogTokens
 )
 
 // WithDefaults are the settings with the workload's defaults.
@@ -64,7 +66,7 @@ func (s *Settings) Check() error {
 
 // backlog is Backlog in blocks.
 func (s *Settings) backlog() int {
-	tokens := cmp.Or(s.BlockTokens, blockTokens)
+	tokens := cmp.Or(s.BlockTokens, policy.BlockTokens) // a synthetic one has the router's
 	return (s.Backlog + tokens - 1) / tokens
 }
 

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"loadstar/actors"
+	"loadstar/actors/policy"
 )
 
 // policyPowerOfTwo is the one policy that cannot do with a single worker.
@@ -77,7 +79,7 @@ func policyOptions(c *config) []*option {
 				if c.Compat {
 					return "0"
 				}
-				return "8192"
+				return strconv.Itoa(policy.BacklogTokens)
 			},
 			usage: "with least_work or kv_aware, have streamed requests wait here, the short ones first, while their worker has two requests and N tokens of prompt, at four bytes, " +
 				"that it hasn't come to; not less than an engine computes in a step; 0 sends them at once",

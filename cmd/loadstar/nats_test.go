@@ -208,15 +208,8 @@ func TestOwnNATSFlags(t *testing.T) {
 		{"too many", "--peers-nats-listen 127.0.0.1:4222 --peers-nats-routes " + strings.Repeat("a:1 ", maxServers+1), peersConfig{}, "17 addresses are more than the 16"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c, err := parse(append(strings.Fields(tc.line), "--worker-urls", "http://w:1"), nil)
-			if tc.fault != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.fault) {
-					t.Fatalf("%v, want %q", err, tc.fault)
-				}
-				return
-			}
-			if err != nil || fmt.Sprint(c.Peers) != fmt.Sprint(tc.want) || !c.Peers.Enabled() {
-				t.Errorf("%+v, %v, want %+v", c.Peers, err, tc.want)
+			if got, faulty := parsePeers(t, tc.line, tc.want, tc.fault); !faulty && !got.Enabled() {
+				t.Errorf("%+v are no peers", got)
 			}
 		})
 	}

@@ -197,16 +197,7 @@ func TestPeersFlags(t *testing.T) {
 		{"too many", "--peers-nats " + strings.Repeat("nats://a ", maxServers+1), peersConfig{}, "17 URLs are more than the 16"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			c, err := parse(append(strings.Fields(tc.line), "--worker-urls", "http://w:1"), nil)
-			if tc.fault != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.fault) {
-					t.Fatalf("%v, want %q", err, tc.fault)
-				}
-				return
-			}
-			if err != nil || fmt.Sprint(c.Peers) != fmt.Sprint(tc.want) {
-				t.Errorf("%+v, %v, want %+v", c.Peers, err, tc.want)
-			}
+			parsePeers(t, tc.line, tc.want, tc.fault)
 		})
 	}
 }
@@ -229,4 +220,21 @@ func TestPeersCredentialsMissing(t *testing.T) {
 	if _, err := peersOf(c); err == nil || !strings.Contains(err.Error(), "--peers-nats-creds") {
 		t.Errorf("%v, want an error that names the flag", err)
 	}
+}
+
+// parsePeers reads a command line and checks what it says of other routers, or that it
+// is faulty, where a fault is wanted.
+func parsePeers(t *testing.T, line string, want peersConfig, fault string) (got peersConfig, faulty bool) {
+	t.Helper()
+	c, err := parse(append(strings.Fields(line), "--worker-urls", "http://w:1"), nil)
+	if fault != "" {
+		if err == nil || !strings.Contains(err.Error(), fault) {
+			t.Fatalf("%v, want %q", err, fault)
+		}
+		return c.Peers, true
+	}
+	if err != nil || fmt.Sprint(c.Peers) != fmt.Sprint(want) {
+		t.Errorf("%+v, %v, want %+v", c.Peers, err, want)
+	}
+	return c.Peers, false
 }

@@ -23,8 +23,7 @@
 // Messages are no longer than a router's, and what waits for one that doesn't read, how
 // long it may take none, how many clients connect and what is told in the log are limited.
 // Servers that connect are not: the library has no limit for them but the two seconds
-// after which one without the password is cut off. There
-// is no JetStream, no monitoring port and no file. The library has routes only behind a
-// listener for clients: with routes it is on loopback, at a port that the system
-// chooses, and lets nobody in.
+// after which one without the password is cut off. There is no JetStream, no monitoring
+// port and no file. The library has routes only behind a listener for clients: with
+// routes it is on loopback, at a port that the system chooses, and lets nobody in.
 package server
